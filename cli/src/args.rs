@@ -189,11 +189,11 @@ pub(crate) enum Command {
     /// Print every change of a node as it happens, or run a command for it, until interrupted
     #[cfg_attr(unix, command(after_help = WATCH_NOTES))]
     Watch(Watch),
-    /// List the holders and waiters of a lock, a semaphore or an election, or of all below a path
+    /// List the holders and waiters of a lock or an election, or the state of any recipe at a path
     Inspect {
-        /// The lock, by the path that its users give it
+        /// The lock, queue, crew or group, by the path that its users give it
         path: Path,
-        /// List those of each lock, semaphore and election below it too
+        /// List all recipes below it too
         #[arg(long, short)]
         recursive: bool,
         /// Look at this many nodes and no more, with a warning if there are more

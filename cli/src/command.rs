@@ -33,6 +33,7 @@ pub(crate) mod group;
 pub(crate) mod hold;
 pub(crate) mod import;
 pub(crate) mod inspect;
+mod item_shown;
 pub(crate) mod list;
 #[cfg(unix)]
 pub(crate) mod mirror;

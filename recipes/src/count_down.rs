@@ -8,6 +8,7 @@ use synod_core::name::Name;
 use synod_core::path::Path;
 use synod_core::store::{Query, View};
 
+use crate::layout::barrier::PARTY;
 use crate::mutant::mistake;
 use crate::support::barrier_change::{BarrierChange, create_once};
 use crate::support::wait::until;
@@ -19,9 +20,6 @@ pub struct CountDown {
     path: Path,
     parties: NonZeroU32,
 }
-
-/// The start of the name of a party's node.
-const PARTY: &str = "party-";
 
 impl CountDown {
     /// Creates the latch at `path` for this number of parties. All clients must pass the same

@@ -14,12 +14,10 @@ use crate::group::changes::GroupReader;
 use crate::group::member::{GroupChange, Member};
 use crate::keeper::NodeKeeper;
 use crate::keeper::node::Occupied;
+use crate::layout::group::UNNAMED;
 
 mod changes;
 pub(crate) mod member;
-
-/// The end of the name of a member without its own name, as in kazoo's parties.
-const UNNAMED: &str = "__party__";
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/group.md"))]
 #[derive(Clone, Debug)]

@@ -139,6 +139,7 @@ mod hash_ring;
 mod ids;
 mod inspect;
 mod keeper;
+pub mod layout;
 mod leader_latch;
 mod leader_selector;
 mod lease;

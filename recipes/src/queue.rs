@@ -6,6 +6,7 @@ pub use crate::queue::batches::PutBatches;
 pub use crate::queue::consume::WorkOutcome;
 pub use crate::queue::delivery::Delivery;
 pub use crate::queue::failures::FailedDelivery;
+pub use crate::queue::item_name::is_item;
 pub use crate::queue::listing::{QueueClaim, QueuedItem};
 pub use crate::queue::put::PutOptions;
 pub use crate::queue::stats::QueueStats;

@@ -18,6 +18,7 @@ pub use crate::schedule::run::ScheduledRun;
 pub use crate::schedule::state::{LastRun, ScheduleState};
 pub use crate::schedule::timetable::Timetable;
 
+use crate::layout::schedule::{LEADER, STATE};
 use crate::leader_selector::LeaderSelector;
 use crate::schedule::record::{MAX_TEXT, ScheduleRecord, ScheduleRules};
 use crate::schedule::term::{DOING, ScheduleTerm};
@@ -139,7 +140,7 @@ impl Schedule {
     {
         self.check()?;
         let (node, stop) = (state_node(&self.path)?, stop.shared());
-        let election = LeaderSelector::new(&self.client, self.path.join("leader")?);
+        let election = LeaderSelector::new(&self.client, self.path.join(LEADER)?);
         let election = election.label(self.label.clone());
         // It has a receiver while this client leads.
         let leading = watch::Sender::new(());
@@ -213,7 +214,7 @@ impl Schedule {
 
 /// The node of the record.
 fn state_node(path: &Path) -> Result<Path> {
-    Ok(path.join("state")?)
+    Ok(path.join(STATE)?)
 }
 
 impl fmt::Debug for Schedule {

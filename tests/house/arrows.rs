@@ -17,7 +17,7 @@ const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
 const OFFERED: &[&str] = &["random", "mutant", "clock", "task"];
 /// The modules that recipes are built from. They may import each other. All other modules of the
 /// crate are recipes.
-pub(crate) const SUPPORT: &[&str] = &["support", "line", "cell", "mirror", "keeper"];
+pub(crate) const SUPPORT: &[&str] = &["support", "layout", "line", "cell", "mirror", "keeper"];
 
 /// The recipes that are built from others, each with the recipes that it may import.
 const MADE_OF: &[(&str, &[&str])] =

@@ -4,7 +4,7 @@ use crate::tree::{File, catches, holds, root, spares};
 
 /// The crates, each with the crates that it may depend on: always, and for its tests as well.
 #[rustfmt::skip]
-const HOUSE: [(&str, &[&str], &[&str]); 14] = [
+const HOUSE: [(&str, &[&str], &[&str]); 15] = [
     ("synod-core",        &[], &[]),
     ("synod-recipes",     &["synod-core"], &[]),
     ("synod-testkit",     &["synod-core", "synod-recipes"], &[]),
@@ -16,7 +16,8 @@ const HOUSE: [(&str, &[&str], &[&str]); 14] = [
     ("synod-file",        &["synod-core"], &["synod-testkit", "synod-servers", "synod-conformance"]),
     ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"], &["synod-sim"]),
     ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-file", "synod-sim"], &["synod-testkit", "synod-servers", "synod-conformance"]),
-    ("synod-cli",         &["synod-core", "synod", "synod-conformance", "synod-bench"], &["synod-testkit", "synod-servers"]),
+    ("synod-view",        &["synod-core", "synod-recipes"], &["synod-mem", "synod-testkit"]),
+    ("synod-cli",         &["synod-core", "synod", "synod-view", "synod-conformance", "synod-bench"], &["synod-testkit", "synod-servers"]),
     ("synod-bench",       &["synod-core", "synod", "synod-servers"], &[]),
     ("synod-first-come",  &["synod-core"], &["synod-mem", "synod-testkit"]),
 ];

@@ -1,25 +1,26 @@
-//! `inspect`: lists holders and waiters, at a path or at all paths below it.
+//! `inspect`: lists holders and waiters, and the state of other recipes, at a path or below it.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use synod::Path;
-use synod::lock::{Claim, Contender, inspect, is_ticket};
-use synod::{Client, Query, Result};
+use synod::lock::{Claim, Contender, inspect};
+use synod::{Client, Query};
+use synod_view::item::Item;
+use synod_view::survey::Survey;
 
 use crate::args::Common;
-use crate::command::connect;
 use crate::command::list::name;
+use crate::command::{connect, item_shown};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-use crate::walk::Walk;
 
-/// Limit of the nodes that are searched for locks if there is none at the path itself.
+/// Limit of the nodes that are searched for recipes if there is none at the path itself.
 const NEARBY: usize = 1_000;
 
-/// Limit of the locks below a path that are named if there is none at the path itself.
+/// Limit of the recipes below a path that are named if there is none at the path itself.
 const NAMED: usize = 20;
 
 pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
@@ -29,15 +30,16 @@ pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
     match found? {
         Found::Contenders(line) if common.json => print(common, path, &line),
         Found::Contenders(line) => Ok(output::line(&text_of(path, &line))?),
+        Found::Item(item) => print_item(common, &item),
         _ if common.json => Ok(()),
         Found::Free => Ok(output::line(&format!("{path}: free"))?),
         Found::Nothing => Ok(output::line(&format!(
             "{path}: free; nothing is at this path now, nor below it: is it spelled right?"
         ))?),
-        Found::Below { locks, more } => {
+        Found::Below { items, more } => {
             let more = if more { ", and more: see inspect -r" } else { "" };
-            let locks = locks.join(", ");
-            Ok(output::line(&format!("{path}: no lock is here; below: {locks}{more}"))?)
+            let items = items.join(", ");
+            Ok(output::line(&format!("{path}: no lock is here; below: {items}{more}"))?)
         }
     }
 }
@@ -45,14 +47,16 @@ pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
 /// The state of a path.
 enum Found {
     Contenders(Vec<Contender>),
+    /// Another recipe is at the path.
+    Item(Box<Item>),
     /// Nobody holds or waits here, nor below.
     Free,
     /// There is no node at the path or below it. A store may keep the directory of a lock that was
     /// used before.
     Nothing,
-    /// The path is a directory of locks, with their summaries.
+    /// The path is a directory of recipes, with their summaries.
     Below {
-        locks: Vec<String>,
+        items: Vec<String>,
         more: bool,
     },
 }
@@ -66,20 +70,23 @@ async fn look(client: &Client, path: &Path) -> Result<Found, Failure> {
         let is_there = client.exists(path).await?;
         return Ok(if is_there { Found::Free } else { Found::Nothing });
     }
-    let (mut search, mut locks) = (Search::new(client, path, NEARBY).await?, Vec::new());
-    while let Some((lock, line)) = search.next().await? {
-        if locks.len() == NAMED {
-            return Ok(Found::Below { locks, more: true });
+    let (mut survey, mut items) = (Survey::new(client, path, NEARBY).await?, Vec::new());
+    while let Some(item) = survey.next().await? {
+        if item.path == *path {
+            return Ok(Found::Item(Box::new(item)));
         }
-        let below = lock.relative_to(path).map(|below| below.to_string());
+        if items.len() == NAMED {
+            return Ok(Found::Below { items, more: true });
+        }
+        let below = item.path.relative_to(path).map(|below| below.to_string());
         let below = below.as_deref().map_or("/", |below| below.trim_start_matches('/'));
-        locks.push(format!("{below} ({})", summary(&line)));
+        items.push(format!("{below} ({})", item_shown::summary(&item)));
     }
-    let more = search.is_cut();
-    Ok(if locks.is_empty() && !more { Found::Free } else { Found::Below { locks, more } })
+    let more = survey.is_cut();
+    Ok(if items.is_empty() && !more { Found::Free } else { Found::Below { items, more } })
 }
 
-/// `inspect -r`: prints each lock as it is found.
+/// `inspect -r`: prints each recipe as it is found.
 pub(crate) async fn below(common: &Common, path: &Path, limit: usize) -> Result<(), Failure> {
     let client = connect(common).await?;
     let printed = print_below(common, &client, path, limit).await;
@@ -93,12 +100,12 @@ async fn print_below(
     path: &Path,
     limit: usize,
 ) -> Result<(), Failure> {
-    let (mut search, mut is_free) = (Search::new(client, path, limit).await?, true);
-    while let Some((lock, line)) = Progress::waiting("searching", search.next()).await? {
+    let (mut survey, mut is_free) = (Survey::new(client, path, limit).await?, true);
+    while let Some(item) = Progress::waiting("searching", survey.next()).await? {
         is_free = false;
-        print(common, &lock, &line)?;
+        print_item(common, &item)?;
     }
-    if search.is_cut() {
+    if survey.is_cut() {
         output::warning(&format!(
             "{limit} nodes were searched, and there are more; say --limit N for more of them"
         ));
@@ -108,49 +115,14 @@ async fn print_below(
     Ok(())
 }
 
-/// A search for locks below a path.
-struct Search<'a> {
-    client: &'a Client,
-    walk: Walk,
-    /// The number of nodes that may still be searched.
-    left: usize,
-    is_cut: bool,
-}
-
-impl<'a> Search<'a> {
-    async fn new(client: &'a Client, path: &Path, limit: usize) -> Result<Self, Failure> {
-        let walk = Walk::names_only(client.session().await?, path);
-        Ok(Self { client, walk, left: limit, is_cut: false })
+fn print_item(common: &Common, item: &Item) -> Result<(), Failure> {
+    if !common.json {
+        return Ok(output::line(&item_shown::text(item))?);
     }
-
-    /// The next path with contenders, and these.
-    async fn next(&mut self) -> Result<Option<(Path, Vec<Contender>)>, Failure> {
-        while let Some(visit) = self.walk.next().await? {
-            if self.left == 0 {
-                self.is_cut = true;
-                return Ok(None);
-            }
-            self.left -= 1;
-            let line = if visit.children.iter().any(is_ticket) {
-                inspect(self.client, &visit.path).await?
-            } else {
-                Vec::new()
-            };
-            // Nothing is below a ticket. A container may have the name of one.
-            let is_other = |child: &Path| line.iter().all(|one| one.path != *child);
-            let children = visit.children.into_iter().map(|child| child.path);
-            self.walk.descend(children.filter(is_other).collect());
-            if !line.is_empty() {
-                return Ok(Some((visit.path, line)));
-            }
-        }
-        Ok(None)
+    for object in item_shown::objects(item) {
+        output::object(&object)?;
     }
-
-    /// Returns `true` if the search ended at its limit.
-    fn is_cut(&self) -> bool {
-        self.is_cut
-    }
+    Ok(())
 }
 
 /// Prints the contenders at a path.
@@ -165,23 +137,26 @@ fn print(common: &Common, path: &Path, line: &[Contender]) -> Result<(), Failure
 }
 
 /// The text for a person: a summary, then a row for each contender.
-fn text_of(path: &Path, line: &[Contender]) -> String {
+pub(super) fn text_of(path: &Path, line: &[Contender]) -> String {
+    let head = format!("{path}: {}", summary(line));
+    rows(line).iter().fold(head, |text, row| format!("{text}\n  {row}"))
+}
+
+/// A row for each contender, in columns.
+pub(super) fn rows(line: &[Contender]) -> Vec<String> {
     let rows: Vec<[String; 6]> = line.iter().map(row).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..5).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = format!("{path}: {}", summary(line));
-    for row in &rows {
-        text.push('\n');
-        for (cell, width) in row.iter().zip(widths.iter().chain([&0])) {
-            text = format!("{text}  {cell:<width$}");
-        }
-        text.truncate(text.trim_end().len());
-    }
-    text
+    let text = |row: &[String; 6]| {
+        let cells = row.iter().zip(widths.iter().chain([&0]));
+        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(text).collect()
 }
 
 /// The numbers of holders and waiters.
-fn summary(line: &[Contender]) -> String {
+pub(super) fn summary(line: &[Contender]) -> String {
     let count = |state| line.iter().filter(|one| one.holds == state).count();
     let mut summary = Vec::new();
     for (number, verb) in [(count(Some(true)), "hold"), (count(Some(false)), "wait")] {
@@ -218,7 +193,7 @@ fn row(one: &Contender) -> [String; 6] {
 
 /// A date as text, if the year can be written with four digits: the label of another client can
 /// contain any number.
-fn date(since: SystemTime) -> Option<String> {
+pub(super) fn date(since: SystemTime) -> Option<String> {
     let mut text = String::new();
     let written = write!(text, "{}", humantime::format_rfc3339_seconds(since));
     written.is_ok().then_some(text)
@@ -233,7 +208,7 @@ fn state(one: &Contender) -> &'static str {
 }
 
 /// One contender of a lock as JSON.
-fn object(lock: &Path, one: &Contender) -> Value {
+pub(super) fn object(lock: &Path, one: &Contender) -> Value {
     let claim = match one.claim {
         Claim::Alone => "alone",
         Claim::Shared => "shared",

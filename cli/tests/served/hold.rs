@@ -342,22 +342,29 @@ fn locks_below_a_path_are_found(on: &Server) {
 
     let all = text(&on.output(&["inspect", "-r", "/team"]).stdout);
     let heads: Vec<&str> = all.lines().filter(|line| line.starts_with('/')).collect();
-    assert_eq!(heads, ["/team/a: 1 holds", "/team/b: 1 holds, 1 waits", "/team/b/jobs: 2 hold"]);
+    let locks = ["/team/a: 1 holds", "/team/b: 1 holds, 1 waits", "/team/b/jobs: 2 hold"];
+    assert_eq!(heads[..3], locks, "{heads:?}");
+    let queue = "/team/mails: queue, 1 ready, the oldest since ";
+    assert!(heads.len() == 4 && heads[3].starts_with(queue), "{heads:?}");
     let json = text(&on.output(&["inspect", "-r", "--json", "/team"]).stdout);
     let json: Vec<serde_json::Value> =
         json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let told: Vec<String> = json
         .iter()
+        .filter(|one| one["recipe"] != "queue")
         .map(|one| [&one["lock"], &one["state"], &one["label"]].map(|it| it.as_str().unwrap_or("")))
         .map(|told| told.join(" "))
         .collect();
     let jobs = ["/team/b/jobs holds two", "/team/b/jobs holds three"];
     let rest = ["/team/a holds one", "/team/b holds four", "/team/b waits five"];
     assert_eq!(told, [&rest[..], &jobs].concat());
+    let queue = json.iter().find(|one| one["recipe"] == "queue").expect("it is found");
+    assert_eq!((&queue["path"], &queue["ready"]), (&"/team/mails".into(), &1.into()), "{queue}");
+    assert!(text(&on.output(&["inspect", "/team/mails"]).stdout).starts_with("/team/mails: queue"));
     // A directory is not called a free lock.
     let dir = text(&on.output(&["inspect", "/team"]).stdout);
-    let below = "a (1 holds), b (1 holds, 1 waits), b/jobs (2 hold)";
-    assert_eq!(dir, format!("/team: no lock is here; below: {below}"));
+    let below = "a (1 holds), b (1 holds, 1 waits), b/jobs (2 hold), mails (queue, 1 ready";
+    assert!(dir.starts_with(&format!("/team: no lock is here; below: {below}")), "{dir}");
     assert_eq!(text(&on.output(&["inspect", "--json", "/team"]).stdout), "");
     let cut = on.output(&["inspect", "-r", "--limit", "2", "/team"]);
     assert_eq!(text(&cut.stdout).lines().next(), Some("/team/a: 1 holds"));
@@ -368,6 +375,7 @@ fn locks_below_a_path_are_found(on: &Server) {
     }
     waits.signal("TERM");
     waits.ends_with(0);
+    assert_eq!(on.code(&["queue", "/team/mails", "take"]), Some(0));
     let free = text(&on.output(&["inspect", "/team"]).stdout);
     assert_eq!(free, "/team: free");
     if let Server::ZooKeeper(_) = on {

@@ -45,6 +45,8 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::SEQUENCE_SUFFIX_LEN;
 
+use crate::layout::crew as layout;
+
 /// The longest name of a worker, that of a ticket, without the number that the store may append.
 const WORKER: &str = "_c_01234567-89ab-4def-a123-456789abcdef-lock-";
 
@@ -68,14 +70,14 @@ impl CrewPaths {
     /// any assignment.
     pub(super) fn of(crew: &Path) -> Result<Self> {
         let paths = Self {
-            master: crew.join("master")?,
-            workers: crew.join("workers")?,
-            tasks: crew.join("tasks")?,
-            todo: crew.join("todo")?,
-            assigned: crew.join("assigned")?,
-            done: crew.join("done")?,
-            attempts: crew.join("attempts")?,
-            switch: crew.join("switch")?,
+            master: crew.join(layout::MASTER)?,
+            workers: crew.join(layout::WORKERS)?,
+            tasks: crew.join(layout::TASKS)?,
+            todo: crew.join(layout::TODO)?,
+            assigned: crew.join(layout::ASSIGNED)?,
+            done: crew.join(layout::DONE)?,
+            attempts: crew.join(layout::ATTEMPTS)?,
+            switch: crew.join(layout::SWITCH)?,
         };
         paths.longest_assigned("-")?;
         Ok(paths)

@@ -10,7 +10,8 @@ use synod_core::store::{Change, Expect, Kind, Lifetime, Outcome, Query, Txn, Vie
 use crate::double_barrier::inside::Entered;
 use crate::double_barrier::member::{ENTERING, GivenUp, MemberNode, is_our_name};
 use crate::double_barrier::member_watch::{BarrierPlace, MemberWatch, News, OnLoss};
-use crate::double_barrier::present::{NextStep, Present, READY, Round};
+use crate::double_barrier::present::{NextStep, Present, Round};
+use crate::layout::barrier::READY;
 use crate::mutant::mistake;
 use crate::support::retry::OutageBackoff;
 

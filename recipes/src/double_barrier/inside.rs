@@ -10,7 +10,8 @@ use tracing::Instrument;
 
 use crate::double_barrier::member::{MemberNode, is_our_name};
 use crate::double_barrier::member_watch::{BarrierPlace, MemberWatch, News};
-use crate::double_barrier::present::{READY, Round};
+use crate::double_barrier::present::Round;
+use crate::layout::barrier::READY;
 use crate::mutant::mistake;
 use crate::support::retry::OutageBackoff;
 

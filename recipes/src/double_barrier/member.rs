@@ -11,6 +11,7 @@ use synod_core::store::{
     Expect, Lifetime, OpResult, Outcome, Query, Revision, Sequence, Txn, View,
 };
 
+use crate::layout::barrier::MEMBER;
 use crate::mutant::mistake;
 
 /// The operation of a member, in errors.
@@ -18,9 +19,6 @@ pub(super) const ENTERING: &str = "entering a barrier";
 
 /// The maximum number of members whose removal or giving up is recorded.
 pub(super) const MAX_REMEMBERED: usize = 1_000;
-
-/// The prefix of its name.
-const MEMBER: &str = "member-";
 
 /// The ephemeral node of a member.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Expect, Kind, Node, Revision, Sequence, Version, View};
 
 use crate::double_barrier::member::{GivenUp, is_our_name};
+use crate::layout::barrier::READY;
 use crate::mutant::mistake;
 
 /// The members that currently exist.
@@ -159,9 +160,6 @@ impl Present {
         NextStep::Wait
     }
 }
-
-/// The name of the node that begins a round.
-pub(super) const READY: &str = "ready";
 
 /// The first line of its data, if this library wrote it.
 const OURS: &str = "synod";

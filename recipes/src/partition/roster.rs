@@ -7,6 +7,7 @@ use synod_core::name::Name;
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, Revision, SessionId, Version, View};
 
+use crate::layout::partition::{CLAIMS, MEMBERS};
 use crate::partition::division::{Holders, Weights, divide};
 
 /// The paths of a partition.
@@ -47,7 +48,7 @@ pub(super) struct OwnClaim {
 
 impl PartitionPaths {
     pub(super) fn new(root: &Path) -> Result<Self> {
-        let (members, claims) = (root.join("members")?, root.join("claims")?);
+        let (members, claims) = (root.join(MEMBERS)?, root.join(CLAIMS)?);
         Ok(Self { root: root.clone(), members, claims })
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use synod_core::error::Result;
 use synod_core::name::Name;
 use synod_core::path::Path;
-use synod_core::store::Revision;
+use synod_core::store::{Node, Revision};
 
 use crate::line::ticket_name::since_of_id;
 
@@ -66,6 +66,26 @@ pub(super) struct ItemName {
     pub(super) slot: Option<u64>,
     /// The part that no delivery and no change of the data replaces.
     key: String,
+}
+
+/// Returns `true` if a node of a listing has the name of an item of a queue, or of a queue of
+/// kazoo.
+///
+/// The listing may be of [names only](synod_core::store::Query): a program can search a tree for
+/// queues.
+///
+/// # Examples
+///
+/// ```rust
+/// use synod_core::path;
+/// use synod_core::store::Node;
+/// use synod_recipes::queue::is_item;
+///
+/// assert!(is_item(&Node::new(path!("/mails/items/entry-100-0000000007"))));
+/// assert!(!is_item(&Node::new(path!("/mails/items/entry"))));
+/// ```
+pub fn is_item(node: &Node) -> bool {
+    ItemName::parse(node.path.name()).is_some()
 }
 
 /// The position of an item. A lower rank is delivered earlier. No two names have the same rank.

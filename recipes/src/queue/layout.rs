@@ -47,6 +47,7 @@ use synod_core::session::Session;
 use synod_core::store::{Expect, Lifetime, Query, RejectReason, Rejected, Txn};
 use synod_core::{clock, value};
 
+use crate::layout::queue as layout;
 use crate::line::ticket_name::dated;
 use crate::mutant::mistake;
 use crate::queue::failures::{self, FailedDelivery, with_failure};
@@ -90,17 +91,17 @@ impl QueueShared {
         let below = |name: &str| dir_for_any_name(dir.join(name)?);
         Ok(Self {
             client: client.clone(),
-            items: below("items")?,
-            claimed: below("claimed")?,
-            claims: below("claims")?,
-            consumers: below("consumers")?,
-            ids: below("ids")?,
-            slots: below("slots")?,
-            dead: below("dead")?,
-            failures: below("failures")?,
+            items: below(layout::ITEMS)?,
+            claimed: below(layout::CLAIMED)?,
+            claims: below(layout::CLAIMS)?,
+            consumers: below(layout::CONSUMERS)?,
+            ids: below(layout::IDS)?,
+            slots: below(layout::SLOTS)?,
+            dead: below(layout::DEAD)?,
+            failures: below(layout::FAILURES)?,
             writes: ExactlyOnceWrites::new(
                 client,
-                WriteIds::persistent(below("marks")?, "queue-", DOING),
+                WriteIds::persistent(below(layout::MARKS)?, "queue-", DOING),
             ),
             dir,
         })
