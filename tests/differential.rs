@@ -1,5 +1,5 @@
-//! The same programs on memory, on ZooKeeper and on etcd, compared: any difference is a bug, or a
-//! sentence that the contract lacks.
+//! The same programs on memory, in a directory, on ZooKeeper and on etcd, compared: any difference
+//! is a bug, or a sentence that the contract lacks.
 //!
 //! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED`
 //! repeats a failure.
@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "it says how much was compared")]
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use async_trait::async_trait;
 use etcd_client::Client;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
+use synod::file::{FileBackend, FileOptions};
 use synod::mem::MemBackend;
 use synod_conformance::differential::Comparison;
 use synod_conformance::harness::{Ability, Harness, Profile};
 use synod_core::random::Random;
-use synod_core::store::{Backend, SessionId};
+use synod_core::store::{Backend, SessionId, SessionOptions, Store};
 use synod_servers::etcd::Cluster;
+use synod_servers::home::Home;
 use synod_servers::links::Links;
 use synod_servers::required;
 use synod_servers::zookeeper::{Ensemble, TICK};
@@ -53,11 +56,32 @@ fn size() -> usize {
 #[derive(Debug, Default)]
 struct Memory(MemBackend);
 
+/// A directory with two seats: each session is opened in the next one, as if there were two
+/// processes.
+#[derive(Clone, Debug)]
+struct Directory(Arc<Seats>);
+
+#[derive(Debug)]
+struct Seats {
+    _home: Home,
+    backends: [FileBackend; 2],
+    next: AtomicUsize,
+}
+
 #[derive(Debug)]
 struct ZooKeeper(Links);
 
 #[derive(Debug)]
 struct Etcd(Vec<String>);
+
+impl Directory {
+    fn new() -> Result<Self, String> {
+        let home = Home::in_memory("differential").map_err(|error| error.to_string())?;
+        let options = FileOptions::new(home.path().join("store")).separate(true);
+        let backends = [FileBackend::new(options.clone()), FileBackend::new(options)];
+        Ok(Self(Arc::new(Seats { _home: home, backends, next: AtomicUsize::new(0) })))
+    }
+}
 
 impl ZooKeeper {
     fn start() -> Result<Self, String> {
@@ -95,6 +119,29 @@ impl Harness for Memory {
 
     async fn expire(&self, session: SessionId) {
         self.0.expire(session);
+    }
+}
+
+#[async_trait]
+impl Backend for Directory {
+    async fn open(&self, options: &SessionOptions) -> synod::Result<Box<dyn Store>> {
+        let next = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.0.backends[next % self.0.backends.len()].open(options).await
+    }
+}
+
+#[async_trait]
+impl Harness for Directory {
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::new(self.clone())
+    }
+
+    fn profile(&self) -> Profile {
+        profile()
+    }
+
+    async fn expire(&self, session: SessionId) {
+        self.0.backends[0].expire(session).await.expect("the directory is there");
     }
 }
 
@@ -176,6 +223,7 @@ fn main() -> ExitCode {
     let etcd = there(|| ETCD.as_ref().map(drop).map_err(Clone::clone));
     let trials = vec![
         trial("memory", || Ok(Arc::new(Memory::default())), Ok(())),
+        trial("a_directory", || Ok(Arc::new(Directory::new()?)), Ok(())),
         trial("zookeeper", || Ok(Arc::new(ZooKeeper::start()?)), zookeeper),
         trial("etcd", || Ok(Arc::new(Etcd::start()?)), etcd),
     ];

@@ -60,6 +60,12 @@ async fn a_password_is_in_no_output() {
                 "identities": [{{ "user": "ann", "password": "{CANARY}" }}]"#
         ),
         format!(r#""mem://?identity=ann:{CANARY}""#),
+        // A directory has no users: it refuses them, and names none.
+        format!(r#""file:///dev/null/store?identity=ann:{CANARY}""#),
+        format!(
+            r#""file:///dev/null/store",
+                "credentials": {{ "user": "ann", "password": "{CANARY}" }}"#
+        ),
     ] {
         let json = format!(r#"{{ "url": {identities} }}"#);
         keeps_the_secret(&all_that_is_said(&serde_json::from_str(&json).unwrap()).await);
@@ -71,6 +77,8 @@ async fn a_password_is_in_no_output() {
         format!("zk://{CANARY}@h"),
         format!("zk://ann:{CANARY}@h?session=never"),
         format!("ann:{CANARY}@zk://h"),
+        format!("file://ann:{CANARY}@/dev/null/store"),
+        format!("file://ann:{CANARY}@h/dev/null/store"),
         CANARY.to_owned(),
     ];
     for url in broken {

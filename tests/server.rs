@@ -6,6 +6,7 @@ use std::time::Duration;
 use synod::{Client, path};
 use synod_servers::available;
 use synod_servers::etcd::Cluster;
+use synod_servers::home::Home;
 use synod_servers::zookeeper::Ensemble;
 use tokio::time::{sleep, timeout};
 
@@ -58,8 +59,13 @@ async fn a_client_of_etcd_names_its_member() {
 }
 
 #[tokio::test]
-async fn memory_has_no_server() {
-    let client = synod::connect("mem://server").await.expect("memory is always there");
-    assert_eq!(client.server(), None);
-    assert!(client.servers().is_empty());
+async fn memory_and_a_directory_have_no_server() {
+    let home = Home::in_memory("server").expect("a directory can be created");
+    let directory = format!("file://{}/store", home.path().display());
+    for url in ["mem://server", &directory] {
+        let client = synod::connect(url).await.expect("both are always there");
+        assert_eq!(client.server(), None, "{url}");
+        assert!(client.servers().is_empty(), "{url}");
+        client.close().await.expect("it is open");
+    }
 }

@@ -48,6 +48,8 @@ step_programs() {
 step_seeds() {
     SYNOD_SEEDS=20000 cargo test "${all[@]}" --test wire soak
     SYNOD_ROUNDS=100000 cargo test "${all[@]}" --test memory
+    SYNOD_CUTS=1 cargo test "${all[@]}" --test processes
+    SYNOD_KILLS=1000 cargo test "${all[@]}" --test machine
     SYNOD_NODES=1000000 cargo test "${all[@]}" --test quirks a_large_tree
 }
 

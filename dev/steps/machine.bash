@@ -7,6 +7,7 @@ packages=(
     git:git
     python3:python3
     shellcheck:shellcheck
+    strace:strace
     protoc:protobuf-compiler
     /usr/include/google/protobuf/descriptor.proto:libprotobuf-dev
     javac:default-jdk-headless

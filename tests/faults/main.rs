@@ -1,6 +1,8 @@
 //! Faults on real servers: the results and events of clients are recorded and compared with the
 //! data that the servers kept.
 //!
+//! A directory has no servers. The faults of its processes are in `backend-file/tests/processes`.
+//!
 //! `SYNOD_SOAK=10` injects random faults into servers and clients for that many minutes instead,
 //! and `SYNOD_SEED` repeats the choices of a run. `SYNOD_MISTAKES=1` plays each scenario with
 //! clients that make the mistakes which it must find, one after the other, and fails if one is not

@@ -13,6 +13,8 @@ use synod_core::store::{
 };
 use synod_file::{FileBackend, FileOptions};
 
+use crate::history;
+
 /// The first argument of a child.
 pub(crate) const MARK: &str = "--as-a-child";
 
@@ -38,6 +40,14 @@ impl Process {
         shell.arg(std::env::current_exe().expect("it runs"));
         shell.arg(MARK).arg(directory).args(command);
         Self::spawn(shell)
+    }
+
+    /// Starts a process by another program, which is given with its first arguments.
+    pub(crate) fn start_by(program: &[&str], directory: &Path, command: &[&str]) -> Self {
+        let mut other = Command::new(program[0]);
+        other.args(&program[1..]).arg(std::env::current_exe().expect("it runs"));
+        other.arg(MARK).arg(directory).args(command);
+        Self::spawn(other)
     }
 
     fn spawn(mut command: Command) -> Self {
@@ -90,32 +100,57 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let directory = Path::new(words[0]);
     block_on(async {
         match &words[1..] {
-            [how @ ("hold" | "linger"), path, ttl] => {
+            [how @ ("hold" | "linger" | "start"), path, ttl] => {
                 let options = FileOptions::new(directory).linger(*how == "linger");
-                hold(options, path, ttl.parse().expect("a number")).await;
+                hold(options, path, ttl.parse().expect("a number"), *how == "start").await;
+            }
+            ["ttl", path, ttl] => {
+                let ttl = Duration::from_millis(ttl.parse().expect("a number"));
+                let store = session(directory, Duration::from_secs(60)).await;
+                let created = Txn::new().create(node(path), "", Lifetime::Ttl(ttl));
+                assert!(store.commit(created).await.expect("answered").is_committed());
+                report("created");
+                store.close().await.expect("it ends");
             }
             ["count", name] => count(directory, name).await,
+            ["answer", call, answer] => answer_calls(directory, call, answer).await,
             ["fill"] => fill(directory).await,
+            ["history", steps, checkpoints @ ..] => {
+                let numbers: Vec<u64> =
+                    checkpoints.iter().map(|number| number.parse().expect("a number")).collect();
+                history::run(directory, steps.parse().expect("a number"), &numbers).await;
+                report("ended");
+            }
             other => panic!("no command {other:?}"),
         }
     });
     ExitCode::SUCCESS
 }
 
-fn say(line: &str) {
+/// Prints a line for the parent of this process.
+pub(crate) fn report(line: &str) {
     let mut output = std::io::stdout();
     writeln!(output, "{line}").and_then(|()| output.flush()).expect("its parent listens");
 }
 
-/// Holds an ephemeral node until its session is lost.
-async fn hold(options: FileOptions, path: &str, ttl: u64) {
+/// Holds an ephemeral node until its session is lost. If it starts a program, it reports its id.
+async fn hold(options: FileOptions, path: &str, ttl: u64, starts: bool) {
     let store = opened(options, Duration::from_millis(ttl)).await;
     let held = Txn::new().create(node(path), "", Lifetime::Session);
     store.commit(held).await.and_then(synod_core::store::Outcome::required).expect("it is free");
-    say("held");
+    report("held");
+    // It ends with the input of this process, which is its own, too.
+    let start = || Command::new("cat").stdout(Stdio::null()).spawn().expect("cat is there");
+    let mut program = starts.then(start);
+    if let Some(program) = &program {
+        report(&program.id().to_string());
+    }
     let mut status = store.status();
     let lost = status.wait_for(Status::is_lost).await.expect("it is told").to_owned();
-    say(&format!("lost {lost:?}"));
+    report(&format!("lost {lost:?}"));
+    if let Some(program) = &mut program {
+        program.wait().expect("it was started");
+    }
 }
 
 /// Adds one to `/sum` and to a node of its own, again and again, and reports each.
@@ -124,7 +159,7 @@ async fn count(directory: &Path, name: &str) {
     let own = node(&format!("/counts/{name}"));
     loop {
         match add_one(&*store, &own).await {
-            Ok(Some(count)) => say(&count.to_string()),
+            Ok(Some(count)) => report(&count.to_string()),
             Ok(None) => {}
             Err(error) => panic!("{error:?}"),
         }
@@ -151,6 +186,39 @@ async fn add_one(store: &dyn Store, own: &NodePath) -> Result<Option<u64>> {
     Ok(store.commit(txn).await?.is_committed().then_some(counted))
 }
 
+/// Writes each number that it finds in one node into another.
+async fn answer_calls(directory: &Path, call: &str, answer: &str) {
+    let store = session(directory, Duration::from_secs(3_600)).await;
+    let (_, mut calls) = store.watch(Query::node(node(call))).await.expect("answered");
+    let mut answered = 0;
+    loop {
+        let called = read_number(&*store, call).await;
+        if called > answered {
+            put(&*store, answer, called).await;
+            answered = called;
+        } else {
+            assert!(calls.next().await.is_some(), "the session is open");
+        }
+    }
+}
+
+/// Reads the number in a node: zero if it is missing.
+pub(crate) async fn read_number(store: &dyn Store, path: &str) -> u64 {
+    let view = store.read(Query::node(node(path))).await.expect("answered");
+    let text = view.node().map(|node| String::from_utf8_lossy(&node.data).into_owned());
+    text.map_or(0, |text| text.parse().expect("a number"))
+}
+
+/// Writes a number into a node, which is created if it is missing.
+pub(crate) async fn put(store: &dyn Store, path: &str, number: u64) {
+    let path = node(path);
+    let set = Txn::new().set(path.clone(), number.to_string(), Expect::Any);
+    if !store.commit(set).await.expect("answered").is_committed() {
+        let created = Txn::new().create(path, number.to_string(), Lifetime::Session);
+        assert!(store.commit(created).await.expect("answered").is_committed());
+    }
+}
+
 /// Creates nodes of 100,000 bytes until that fails, and reports each, and the failure.
 async fn fill(directory: &Path) {
     let store = session(directory, Duration::from_secs(60)).await;
@@ -162,9 +230,9 @@ async fn fill(directory: &Path) {
             Ok(outcome) => assert!(outcome.is_committed()),
             Err(error) => {
                 let effect = if error.effect() == Effect::None { "none" } else { "unknown" };
-                return say(&format!("failed {effect} {error}"));
+                return report(&format!("failed {effect} {error}"));
             }
         }
-        say(&number.to_string());
+        report(&number.to_string());
     }
 }

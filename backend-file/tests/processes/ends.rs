@@ -6,10 +6,10 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::store::{Event, Lifetime, Query, Store, Txn};
+use synod_core::store::{Event, Lifetime, Query, Status, Store, Txn};
 use synod_servers::home::Home;
 
-use crate::child::{Process, block_on, node, session};
+use crate::child::{Process, block_on, node, put, read_number, session};
 
 /// Longer than a test waits.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -19,7 +19,7 @@ fn home() -> Home {
 }
 
 /// Waits until a node is gone.
-async fn gone(store: &dyn Store, path: &str) {
+pub(crate) async fn gone(store: &dyn Store, path: &str) {
     let (view, mut watch) = store.watch(Query::until_gone(node(path))).await.expect("answered");
     assert!(view.node().is_some(), "it is held");
     match watch.next().await {
@@ -91,6 +91,43 @@ pub(crate) fn a_stopped_process() {
         assert!(last.starts_with("lost"), "{last}");
         let again = Txn::new().create(node("/stopped"), "", Lifetime::Session);
         assert!(store.commit(again).await.expect("answered").is_committed());
+    });
+}
+
+/// An observer has the lock of the heartbeats while it ends sessions: until then their owner does
+/// not believe in any of them.
+pub(crate) fn a_judged_process() {
+    let home = home();
+    let directory = home.path().join("store");
+    block_on(async {
+        let store = session(&directory, Duration::from_secs(1)).await;
+        let seats = std::fs::read_dir(directory.join("seats")).expect("it is there");
+        let mut files = seats.map(|file| file.expect("readable").path());
+        let beat = files.find(|path| path.extension().is_some_and(|part| part == "beat"));
+        let beat = std::fs::File::open(beat.expect("this seat")).expect("it is there");
+        flock(&beat, FlockOperation::LockExclusive).expect("between two heartbeats");
+        let mut status = store.status();
+        status.wait_for(Status::is_lost).await.expect("no heartbeat was sent");
+    });
+}
+
+/// The number of writes of each of two processes that answer each other.
+const ANSWERS: u64 = 100;
+
+/// Ticks find a change within a second. So many of them would take far longer than the limit.
+pub(crate) fn a_wake() {
+    let home = home();
+    let directory = home.path().join("store");
+    let _other = Process::start(&directory, &["answer", "/call", "/answer"]);
+    block_on(async {
+        let store = session(&directory, LONG).await;
+        let (_, mut answers) = store.watch(Query::node(node("/answer"))).await.expect("answered");
+        for number in 1..=ANSWERS {
+            put(&*store, "/call", number).await;
+            while read_number(&*store, "/answer").await < number {
+                assert!(answers.next().await.is_some(), "the session is open");
+            }
+        }
     });
 }
 
