@@ -1,4 +1,21 @@
 //! Keeps the lease of a session alive, and ends it.
+//!
+//! # What is certain
+//!
+//! A lease's keep-alive is answered by the leader, to which members forward it. In no version does
+//! the answer prove that this leader still leads when it renews the lease:
+//!
+//! - Before 3.4.31, and from 3.5.0 to 3.5.12, a deposed leader renews leases until it notices: one
+//!   to two election timeouts if it was cut off, and without limit while its process is paused or
+//!   waits for its disk.
+//! - Later versions ask their quorum first; but from 3.4.34 and 3.5.16 on only if their clock has
+//!   not ticked within three heartbeats. So a leader renews leases for one to two election timeouts
+//!   if it was cut off, and until it learns of the next leader after a pause.
+//! - A keep-alive that another member forwards is never checked.
+//!
+//! The successor gives every lease its full time plus one election timeout, once. So a keep-alive
+//! counts only between two answers of the same member in one raft term, of which the later answers
+//! a linearizable read: then the leader still had its quorum after the renewal.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,8 @@
-//! The end of what nobody else ends: sessions of processes that died or were stopped, sessions that
-//! were dropped, and nodes whose time to live has passed.
+//! Ends sessions of processes that died or were stopped, dropped sessions, and nodes whose time to
+//! live has passed.
 //!
-//! Any handle does it for all. It finds what is due without the turn, and decides in the turn.
+//! Any handle does this for all. It finds due sessions and nodes without the turn, and decides in
+//! the turn.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +41,7 @@ pub(crate) enum Task {
 }
 
 /// The heartbeats and the nodes that this handle has seen, by its own clock. A clock of another
-/// process is no evidence: it may be in another namespace.
+/// process is not evidence: it may be in another namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     /// The last heartbeat of each seat, and the time since which it is the last.
@@ -67,7 +68,7 @@ pub(crate) fn dead_seats(shared: &Shared) -> Result<Vec<Task>, Fault> {
 }
 
 impl Witness {
-    /// Returns what is due, and the shortest time to live of the sessions of other handles.
+    /// Returns the due tasks, and the shortest time to live of the sessions of other handles.
     pub(crate) fn due(
         &mut self,
         shared: &Shared,
@@ -206,8 +207,7 @@ fn perform(shared: &Arc<Shared>, writing: &mut Writing<'_>, task: &Task) -> Resu
     }
 }
 
-/// Ends the sessions of a seat if its lock is granted: that, and nothing else, proves that its
-/// owner is dead.
+/// Ends the sessions of a seat if its lock is granted: only that proves that its owner is dead.
 fn end_dead(shared: &Arc<Shared>, writing: &mut Writing<'_>, seat: SeatId) -> Result<(), Fault> {
     let Some(dead) = DeadSeat::judge(shared.place.seats(), seat)? else { return Ok(()) };
     writing.end_seat(seat)?;

@@ -26,8 +26,8 @@ const APPLICATION_ID: i64 = 0x736E_6431;
 const BUSY: Duration = Duration::from_secs(5);
 
 /// - `meta`: one row. `ceiling` is the last revision that is reserved, and synced to the disk;
-///   `trimmed` the last one that `changes` has forgotten; `seats` counts the seats that came or
-///   went.
+///   `trimmed` the last one that `changes` has forgotten; `seats` counts the seats that were added
+///   and removed.
 /// - `nodes`: nodes, and containers, whose `created` is null.
 /// - `sessions`: `due` and `clock` are set for a session that lingers, once its process has ended.
 /// - `changes`: the last changes, which the observers of all processes read by revision.

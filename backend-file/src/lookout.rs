@@ -1,4 +1,4 @@
-//! The thread that observes: the changes, the other seats, and what is due.
+//! The thread that observes the changes, the other seats, and due sessions and nodes.
 //!
 //! It waits for three things: a byte in its own FIFO, after which there may be changes; the end of
 //! the FIFO of another seat, after which it tries that seat's lock; and a tick. The tick finds no
@@ -115,7 +115,7 @@ impl Lookout<'_> {
         Ok((meta, entries))
     }
 
-    /// Ends what is due: sessions of dead and stopped processes, and nodes.
+    /// Ends due sessions, of dead and stopped processes, and due nodes.
     fn look_after(&mut self) -> Result<(), Fault> {
         let now = clock::true_now();
         // One that is overdue could not be ended: the next tick tries again.

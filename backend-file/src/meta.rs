@@ -28,7 +28,7 @@ pub(crate) struct Meta {
     ceiling: u64,
     /// The last revision whose changes are forgotten.
     pub(crate) trimmed: u64,
-    /// The number of seats that came or went.
+    /// The number of seats that were added and removed.
     pub(crate) seats: u64,
 }
 

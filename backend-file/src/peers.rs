@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::seat::{self, Peer, SeatId};
 
-/// The other seats, as of a number of seats that came or went.
+/// The other seats, as of a number of seats that were added and removed.
 #[derive(Debug, Default)]
 pub(crate) struct Peers(Mutex<State>);
 
@@ -30,8 +30,7 @@ pub(crate) struct Other {
 }
 
 impl Peers {
-    /// Opens the seats that came, and closes those that went, if there were any since the last
-    /// call.
+    /// Opens new seats, and closes removed ones, if there are any since the last call.
     pub(crate) fn refresh(&self, seats: BorrowedFd<'_>, own: SeatId, as_of: u64) -> io::Result<()> {
         let mut state = self.lock();
         if state.as_of == Some(as_of) {

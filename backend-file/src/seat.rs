@@ -35,8 +35,8 @@ pub(crate) struct Seat {
     beat_name: CString,
     wake: OwnedFd,
     beat: OwnedFd,
-    _life: OwnedFd,
-    _lock: OwnedFd,
+    life: OwnedFd,
+    lock: OwnedFd,
 }
 
 /// The seat of another handle.
@@ -105,7 +105,7 @@ impl Seat {
         let wake = own_fifo(seats, &id.file("wake"))?;
         let beat_name = id.file("beat");
         let beat = rustix::fs::openat(seats, &*beat_name, created, OWNER)?;
-        Ok(Self { id, beat_name, wake, beat, _life: life, _lock: lock })
+        Ok(Self { id, beat_name, wake, beat, life, lock })
     }
 
     pub(crate) fn id(&self) -> SeatId {
@@ -115,6 +115,12 @@ impl Seat {
     /// Returns the descriptor that is readable after a wake.
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+
+    /// Copies the descriptors by which others see that the owner lives: while one of them is open,
+    /// in any process, the seat is not free.
+    pub(crate) fn copy_files(&self) -> io::Result<Vec<OwnedFd>> {
+        [&self.lock, &self.life].map(OwnedFd::try_clone).into_iter().collect()
     }
 
     /// Wakes the own observer.
@@ -160,7 +166,7 @@ impl<F: AsFd> Drop for BeatLock<F> {
 }
 
 impl Peer {
-    /// Opens the seat of another handle. A missing file is no verdict about its owner.
+    /// Opens the seat of another handle. A missing file proves nothing about its owner.
     pub(crate) fn open(seats: BorrowedFd<'_>, id: SeatId) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Before anybody tries the lock: a FIFO that is opened after its last writer has gone

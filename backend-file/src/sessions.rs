@@ -45,8 +45,8 @@ pub(crate) fn start_lingering(
     Ok(())
 }
 
-/// Starts the time to live of lingering sessions again whose clock this process does not read. Only
-/// where no other process is, which might read it.
+/// Restarts the time to live of lingering sessions whose clock this process cannot read. Call it
+/// only if there is no other process, which might read it.
 pub(crate) fn linger_by(db: &Connection, machine: &Machine) -> Result<(), Fault> {
     let sql = "UPDATE sessions SET due = ttl + ?1, clock = ?2 WHERE clock <> ?2";
     db.prepare_cached(sql)?.execute(params![machine.now(), machine.clock()])?;

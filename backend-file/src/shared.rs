@@ -106,7 +106,7 @@ impl Shared {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Adds a session that waits for its first heartbeat, and requests that.
+    /// Adds a session, and requests its first heartbeat.
     pub(crate) fn add_session(
         &self,
         id: SessionId,

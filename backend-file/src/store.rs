@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use synod_core::clock::{self, Vigil};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    End, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionId, SessionInfo, Status, Store,
-    Txn, View, Watch,
+    End, Extension, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionFiles, SessionId,
+    SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{oneshot, watch};
@@ -88,7 +88,13 @@ impl FileStore {
         };
         let (id, life): (SessionId, Arc<Life>) = opened?;
         let clock = spawn(keep_time(life.clone()));
+        let of_session = Arc::downgrade(shared);
+        let files = SessionFiles::new(move || match of_session.upgrade() {
+            Some(shared) => shared.seat.copy_files(),
+            None => Ok(Vec::new()),
+        });
         let info = SessionInfo::new(id, ttl, Limits::default());
+        let info = info.with_extension(Extension::new(Arc::new(files)));
         Ok(Self { info, engine, life, _clock: clock })
     }
 

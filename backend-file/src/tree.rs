@@ -16,7 +16,7 @@ pub(crate) struct Tree<'a>(pub(crate) &'a Connection);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) ttl: u64,
-    /// The time at which the node ends unless it is written, by `clock`.
+    /// The time by `clock` at which the node expires unless it is written.
     pub(crate) due: u64,
     pub(crate) clock: String,
 }

@@ -61,7 +61,8 @@ impl Writing<'_> {
         sessions::start_lingering(self.db, seat, self.machine)
     }
 
-    /// Ends a session: removes its ephemeral nodes at one revision. Ending it twice is no error.
+    /// Ends a session: removes its ephemeral nodes at one revision. Ending it twice is not an
+    /// error.
     pub(crate) fn end(&mut self, session: SessionId) -> Result<(), Fault> {
         if !sessions::remove(self.db, session)? {
             return Ok(());

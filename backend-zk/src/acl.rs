@@ -153,8 +153,8 @@ impl AclEntry {
         Self { scheme: scheme.into(), id: id.into(), permissions }
     }
 
-    /// The reason that this is no entry. It never has the identity in it: in the place of a hash,
-    /// that may be a password.
+    /// The reason that this is not an entry. It never has the identity in it: in the place of a
+    /// hash, that may be a password.
     fn fault(&self) -> Option<String> {
         let Self { scheme, id, permissions } = self;
         if permissions.is_empty() {

@@ -16,7 +16,7 @@ use synod_servers::zookeeper::{Ensemble, TICK};
 use synod_servers::{failure, required};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
-/// The last sequence that the backend gives: see `docs/backends.md`.
+/// The last sequence that the backend gives: see `docs/zookeeper.md`.
 const LAST_SEQUENCE: u32 = i32::MAX.unsigned_abs() - (1 << 20);
 
 type Servers = LazyLock<Result<Ensemble, String>>;

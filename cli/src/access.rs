@@ -22,7 +22,7 @@ impl Lists {
         Self(AclClient::new(client))
     }
 
-    /// The reason that a text is no list, if it is none.
+    /// The reason that a text is not a list, if it is not.
     pub(crate) fn check(list: &str) -> Result<(), String> {
         list.parse::<Acl>().map(drop).map_err(|error| error.to_string())
     }

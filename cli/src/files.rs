@@ -407,7 +407,7 @@ mod tests {
         link(&target.0.join("new"), &format!("{OWN}.{}", std::process::id()));
         files.update(&nodes(&[("/app/a", "2"), ("/app/b/d", "3")])).expect("written");
         assert_eq!(scratch.content(), ["a=2", "b/d=3"]);
-        // A link to the same data is no file, for a mirror that is started again.
+        // A link to the same data is not a file, for a mirror that is started again.
         fs::remove_file(scratch.0.join("a")).expect("it is there");
         elsewhere("new", "2");
         link(&target.0.join("new"), "a");

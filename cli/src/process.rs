@@ -2,12 +2,16 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use synod::Client;
 use synod::Held;
+use synod::Session;
+use synod_core::store::SessionFiles;
 
 use crate::failure::Failure;
 use crate::process::group::Group;
@@ -20,6 +24,7 @@ mod boot_time;
 pub(crate) mod filter;
 mod group;
 pub(crate) mod guard;
+mod members;
 pub(crate) mod progress_file;
 pub(crate) mod signals;
 pub(crate) mod tenure;
@@ -58,7 +63,7 @@ impl Job {
         let Some(mut tenure) = Tenure::new(held, &session, self.grace) else {
             return Ok(End::Lost);
         };
-        let mut group = self.start()?;
+        let mut group = self.start(&copies(session_files(&session).as_deref())?)?;
         let ended = group.watch(Some(&mut tenure), signals, self.grace).await;
         let is_held = held.is_held();
         group.end_all(&ended, &mut tenure, self.grace).await;
@@ -66,16 +71,25 @@ impl Job {
         Ok(if ended.lost || !is_held { End::Lost } else { End::Exited(ended.code) })
     }
 
-    /// Runs the command to its end, and passes signals on to it. Returns its exit code.
-    pub(crate) async fn run(self, signals: &mut Signals) -> Result<u8, Failure> {
-        let mut group = self.start()?;
+    /// Runs the command to its end, and passes signals on to it. Returns its exit code. If this
+    /// process is killed, the session, if one is given, ends after the command.
+    pub(crate) async fn run(
+        self,
+        session: Option<&Session>,
+        signals: &mut Signals,
+    ) -> Result<u8, Failure> {
+        let files = match session {
+            Some(session) => copies(session_files(session).as_deref())?,
+            None => Vec::new(),
+        };
+        let mut group = self.start(&files)?;
         let ended = group.watch(None, signals, self.grace).await;
         group.end(&ended).await;
         Ok(ended.code)
     }
 
-    fn start(&self) -> Result<Group, Failure> {
-        let guard = Guard::start(self.grace)?;
+    fn start(&self, files: &[OwnedFd]) -> Result<Group, Failure> {
+        let guard = Guard::start(self.grace, files)?;
         let terminal = Terminal::of_foreground().filter(|_| self.input.is_none());
         if let Some(terminal) = &terminal {
             terminal.give(guard.group());
@@ -102,6 +116,17 @@ impl Job {
             }
         }
     }
+}
+
+/// Returns the files that keep a session alive, if its store has such files.
+pub(crate) fn session_files(session: &Session) -> Option<Arc<SessionFiles>> {
+    session.info().extension()
+}
+
+/// Copies the files that keep a session alive, for the guard of a command.
+fn copies(files: Option<&SessionFiles>) -> Result<Vec<OwnedFd>, Failure> {
+    let copied = files.map_or(Ok(Vec::new()), SessionFiles::copy);
+    copied.map_err(|error| Failure::plain(format!("the files of the session: {error}")))
 }
 
 /// Writes the input of a command. The thread waits for a command that reads slowly, and ends if the

@@ -1,7 +1,6 @@
 //! [`Settings`]: the store that the options, the environment or a profile of the configuration
 //! file name.
 
-use std::borrow::Cow;
 use std::env;
 use std::fs;
 use std::io;
@@ -27,17 +26,6 @@ pub(crate) struct Settings {
     fields: Map<String, Value>,
     /// The profile, for error messages.
     profile: Option<String>,
-}
-
-/// The URL for a command that may run a program, which may run for a while after the command was
-/// killed: until then a lock in a directory is to stay locked, as on a server.
-fn lingering(url: &str) -> Cow<'_, str> {
-    let is_directory = url.starts_with("file://") && !url.contains("linger=");
-    match url.contains('?') {
-        _ if !is_directory => Cow::Borrowed(url),
-        true => Cow::Owned(format!("{url}&linger=true")),
-        false => Cow::Owned(format!("{url}?linger=true")),
-    }
 }
 
 impl Settings {
@@ -111,15 +99,12 @@ impl Settings {
 
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         // A URL alone has errors that say more.
-        let url = lingering(self.url());
-        let config: StoreResult<Config> = Config::new(&url);
+        let config: StoreResult<Config> = Config::new(self.url());
         let config = config.map_err(|error| self.wrong(error))?;
         if self.fields.len() == 1 {
             return Ok(config);
         }
-        let mut fields = self.fields.clone();
-        fields.insert("url".to_owned(), Value::String(url.into_owned()));
-        serde_json::from_value(Value::Object(fields))
+        serde_json::from_value(Value::Object(self.fields.clone()))
             .map_err(|error| self.wrong_because(&error.to_string()))
     }
 

@@ -1,7 +1,14 @@
 //! The command on a directory, which the processes of one machine share.
 
-use std::process::Command;
+#![cfg(target_os = "linux")]
 
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 use synod_servers::home::Home;
 
 use crate::run::{failing, failing_with, synod, text};
@@ -48,18 +55,77 @@ fn a_lock_in_a_directory_excludes_other_commands_while_it_is_held() {
     succeeds(&second);
 }
 
+/// A `synod lock` with the command of a shell script, as two processes. Both are ended with it.
+struct Holder {
+    synod: Child,
+    directory: PathBuf,
+}
+
+impl Holder {
+    /// Starts the command, which writes its process id, and then the word `ended` at its end.
+    fn start(home: &Home, url: &str, trap: &str) -> Self {
+        let directory = home.path().to_owned();
+        // A write at a time, so that a file that is there is complete.
+        let script = format!(
+            "trap '{trap}' TERM; echo $$ > new && mv new pid; while :; do sleep 0.05; done"
+        );
+        let mut synod = Command::new(env!("CARGO_BIN_EXE_synod"));
+        synod.args(["lock", "--grace", "1", "--store", url, "/lock", "sh", "-c", &script]);
+        let synod = synod.current_dir(&directory).spawn().expect("the command starts");
+        let holder = Self { synod, directory };
+        while holder.command().is_none() {
+            sleep(Duration::from_millis(5));
+        }
+        holder
+    }
+
+    /// Returns the process id of the command, once it runs.
+    fn command(&self) -> Option<Pid> {
+        let text = fs::read_to_string(self.directory.join("pid")).ok()?;
+        Pid::from_raw(text.trim().parse().ok()?)
+    }
+
+    /// Returns `true` while the command runs.
+    fn runs(&self) -> bool {
+        let Some(pid) = self.command() else { return false };
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+    }
+
+    fn kill_synod(&mut self) {
+        self.synod.kill().and_then(|()| self.synod.wait()).expect("it runs");
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ended = self.synod.kill().and_then(|()| self.synod.wait()).is_ok();
+        if let Some(pid) = self.command() {
+            let _ended = kill_process(pid, Signal::KILL).is_ok();
+        }
+    }
+}
+
+/// Longer than any wait: no session ends by its time to live.
+const LONG: &str = "?session=1h";
+
 #[test]
-fn a_lock_of_a_killed_command_stays_locked_for_its_time_to_live() {
-    let (_home, url) = store();
-    let short = format!("{url}?session=2s");
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_synod"));
-    holder.args(["lock", "--store", &short, "/lock", "sleep", "3600"]);
-    let mut holder = holder.spawn().expect("the command starts");
-    let try_lock = ["lock", "-w", "0.1", "--store", &url, "/lock", "true"];
-    while synod(&try_lock).status.success() {}
-    holder.kill().and_then(|()| holder.wait()).expect("it runs");
-    // Its program may still run: it gets some time to end.
-    assert!(!synod(&try_lock).status.success());
-    // Commands that run for a moment each do notice.
+fn the_lock_of_a_killed_command_is_free_when_its_program_has_ended() {
+    let (home, url) = store();
+    let mut holder = Holder::start(&home, &format!("{url}{LONG}"), "");
+    holder.kill_synod();
+    // The program ignores SIGTERM, and is killed after the grace.
+    let check = holder.command().expect("it has run");
+    let check = format!("! grep -q 'State:.[RSDT]' /proc/{check}/status");
+    succeeds(&["lock", "-w", "60", "--store", &url, "/lock", "sh", "-c", &check]);
+    assert!(!holder.runs());
+}
+
+#[test]
+fn a_program_that_ends_at_once_passes_the_lock_on_before_its_grace() {
+    let (home, url) = store();
+    let mut holder = Holder::start(&home, &format!("{url}{LONG}"), "exit");
+    holder.kill_synod();
     succeeds(&["lock", "-w", "60", "--store", &url, "/lock", "true"]);
+    assert!(!holder.runs());
 }

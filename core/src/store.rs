@@ -133,6 +133,8 @@ mod progress;
 mod query;
 mod servers;
 mod session;
+#[cfg(unix)]
+mod session_files;
 mod txn;
 mod watching;
 
@@ -149,6 +151,8 @@ pub use session::{
     CurrentServer, Feature, Limits, SessionEnd, SessionInfo, SessionOptions, Status, certain_until,
     clamp_ttl,
 };
+#[cfg(unix)]
+pub use session_files::SessionFiles;
 pub use txn::{
     Commit, Expect, Lifetime, Op, OpResult, Outcome, RejectReason, Rejected, SEQUENCE_SUFFIX_LEN,
     Txn,

@@ -3,7 +3,9 @@
 //! A recipe is created from a [`Client`](synod_core::client::Client) and a path, sends nothing
 //! until it is used, and has the same meaning on every store. All clients that use the same path
 //! share the recipe there, in any process. The documentation of its type lists its guarantees, its
-//! assumptions, and its cost.
+//! assumptions, its cost in calls to the store, each one round trip, as counted by the conformance
+//! cases, and the programs of other libraries that can share its path. `tests/interop/` tests these
+//! with Curator 5.4, kazoo 2.10, etcdctl and etcd's Go package.
 //!
 //! A wait has no time limit; [`within`] sets one. [`inspect()`](lock::inspect()) shows the holders
 //! and the waiters of a lock or an election, and
@@ -25,76 +27,76 @@
 //! | | |
 //! |---|---|
 //! | [`Mutex`](lock::Mutex) | a lock that all clients of the same path share: one holder at a time, in the order of the requests |
-//! | [`RwLock`](lock::RwLock) | a lock that many readers or one writer can hold, in the order of the requests |
-//! | [`Semaphore`](lock::Semaphore) | a number of permits that all clients of the same path share, in the order of the requests |
-//! | [`ReentrantMutex`](lock::ReentrantMutex) | a mutex that its owner may lock again while it holds the lock, at no cost |
+//! | [`RwLock`](lock::RwLock) | a lock that many readers or one writer can hold, granted in the order of the requests |
+//! | [`Semaphore`](lock::Semaphore) | a limited number of permits, granted in the order of the requests |
+//! | [`ReentrantMutex`](lock::ReentrantMutex) | a mutex that its owner can lock again while it holds the lock, at no cost |
 //! | [`MultiLock`](lock::MultiLock) | the mutexes at several paths, locked together: all of them, or none |
-//! | [`UnfairLock`](lock::UnfairLock) | a lock that is granted in no order, for a lock with little contention |
-//! | [`CohortMutex`](lock::CohortMutex) | a mutex that goes from task to task of this process without a call to the store, a bounded number of times in a row |
+//! | [`UnfairLock`](lock::UnfairLock) | a lock without an order of grants, for low contention |
+//! | [`CohortMutex`](lock::CohortMutex) | a mutex that passes between tasks of this process without a call to the store, a bounded number of times in a row |
 //! | [`Lease`](lock::Lease) | an exclusive right until a date, which outlives its session and its process: a job that runs once an hour, whichever machine starts it |
 //!
 //! **Elections**
 //!
 //! | | |
 //! |---|---|
-//! | [`LeaderLatch`](election::LeaderLatch) | an election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn |
-//! | [`LeaderSelector`](election::LeaderSelector) | an election for work that only one candidate may do: the leader does it, and the others wait for their turn |
-//! | [`Election`](election::Election) | an election in which the leader publishes a value, and every client can observe the values |
+//! | [`LeaderLatch`](election::LeaderLatch) | an election in which a client is a candidate from `join` until it leaves, and leads whenever its turn comes |
+//! | [`LeaderSelector`](election::LeaderSelector) | an election for exclusive work: the leader runs it, and the other candidates wait for their turn |
+//! | [`Election`](election::Election) | an election in which the leader publishes a value that every client can observe |
 //!
 //! **Values**
 //!
 //! | | |
 //! |---|---|
-//! | [`Counter`](value::Counter) | a number that all clients of the same path change: 64 bits with or without a sign, or 32 bits with one |
-//! | [`AtomicValue`](value::AtomicValue) | a value of any type that all clients of the same path change, stored as JSON |
-//! | [`Ids`](value::Ids) | unique numbers for all clients of the same path, without a request for each of them |
+//! | [`Counter`](value::Counter) | a number that all clients of the same path can change: 64 bits, signed or unsigned, or 32 bits signed |
+//! | [`AtomicValue`](value::AtomicValue) | a value of any type that all clients of the same path can change, stored as JSON |
+//! | [`Ids`](value::Ids) | unique numbers for all clients of the same path, without a request for each number |
 //!
 //! **Values with a copy in each client**
 //!
 //! | | |
 //! |---|---|
-//! | [`SharedValue`](value::SharedValue) | a value that all clients of the same path share, with a copy in the memory of each; stored as JSON |
-//! | [`SharedCount`](value::SharedCount) | a number of 32 bits that all clients of the same path share, with a copy in the memory of each |
+//! | [`SharedValue`](value::SharedValue) | a value that all clients of the same path share, with a local copy in each; stored as JSON |
+//! | [`SharedCount`](value::SharedCount) | a 32-bit number that all clients of the same path share, with a local copy in each |
 //!
 //! **Local copies in memory**
 //!
 //! | | |
 //! |---|---|
-//! | [`Cache`](cache::Cache) | a copy in memory of a node, of its children, or of a whole subtree, with its changes as events |
-//! | [`Watched`](cache::Watched) | a value of any type that other programs write, such as configuration, kept fresh |
+//! | [`Cache`](cache::Cache) | a local copy of a node, of its children, or of a whole subtree, with its changes as events |
+//! | [`Watched`](cache::Watched) | a value of any type that other programs write, such as configuration, kept current in memory |
 //!
 //! **Presence**
 //!
 //! | | |
 //! |---|---|
-//! | [`PersistentNode`](presence::PersistentNode) | a node that exists as long as its owner wants it, ephemeral or with a time to live: for programs that others have to find |
+//! | [`PersistentNode`](presence::PersistentNode) | a node that exists as long as its owner keeps it, ephemeral or with a time to live: for programs that others have to find |
 //! | [`Group`](presence::Group) | the members of a group: programs that are alive now, each with some data |
-//! | [`Discovery`](discovery::Discovery) | the services below a path, and their instances: where each is, and its own description |
-//! | [`HashRing`](partition::HashRing) | which member of a group is responsible for a key: consistent hashing, the same in every client |
-//! | [`Partition`](partition::Partition) | a set of items, split among the members that are there: each item has one member, and changes it in two steps |
+//! | [`Discovery`](discovery::Discovery) | the services below a path and their instances, each with an address and a payload |
+//! | [`HashRing`](partition::HashRing) | the mapping of keys to the members of a group: consistent hashing, the same in every client |
+//! | [`Partition`](partition::Partition) | a set of items divided among the present members; each item has one member at a time |
 //!
 //! **Queues**
 //!
 //! | | |
 //! |---|---|
-//! | [`Queue`](queue::Queue) | items that wait for consumers, in order: taken by one, or claimed and acknowledged; bounded, if that is wanted |
-//! | [`CompatQueue`](queue::CompatQueue) | a queue of Curator, of kazoo or of etcd's recipes for Go, whose items programs of both put and take |
+//! | [`Queue`](queue::Queue) | items that wait for consumers, in order: taken, or claimed and acknowledged; with or without a capacity |
+//! | [`CompatQueue`](queue::CompatQueue) | a queue shared with programs of Curator, of kazoo or of etcd's recipes for Go |
 //!
 //! **Work**
 //!
 //! | | |
 //! |---|---|
-//! | [`Crew`](crew::Crew) | a master that assigns tasks to workers, and results for the submitters: a job queue for programs that share a store anyway |
+//! | [`Crew`](crew::Crew) | a master that assigns tasks to workers and returns results to the submitters: a job queue for programs that share a store anyway |
 //! | [`Schedule`](schedule::Schedule) | work at dates, every hour or by a cron expression, with one run a date on all machines |
 //!
 //! **Others**
 //!
 //! | | |
 //! |---|---|
-//! | [`Transaction`](transaction::Transaction) | a function that reads and writes any number of nodes, as if it were alone: software transactional memory, as etcd's `concurrency.NewSTM` |
-//! | [`Barrier`](barrier::Barrier) | a barrier that all clients of the same path share: while it is set, all that wait for it wait |
-//! | [`CountDown`](barrier::CountDown) | a latch that all clients of the same path share: a wait returns when a given number of parties have counted down |
-//! | [`DoubleBarrier`](barrier::DoubleBarrier) | a given number of members enter together and leave together, any number of times |
+//! | [`Transaction`](transaction::Transaction) | a closure that reads and writes any number of nodes in isolation: software transactional memory, like etcd's `concurrency.NewSTM` |
+//! | [`Barrier`](barrier::Barrier) | a barrier that all clients of the same path share: while it is set, every `wait` blocks |
+//! | [`CountDown`](barrier::CountDown) | a latch that all clients of the same path share: `wait` returns when a given number of parties have counted down |
+//! | [`DoubleBarrier`](barrier::DoubleBarrier) | a barrier at which a fixed number of members enter together and leave together, repeatedly |
 //!
 //! # Spans and metrics
 //!

@@ -1,4 +1,4 @@
-//! Presence of programs that are alive: nodes that exist as long as their owner wants them, and the
+//! Presence of programs that are alive: nodes that exist as long as their owner keeps them, and the
 //! members of a group.
 
 pub use crate::group::member::{GroupChange, Member};

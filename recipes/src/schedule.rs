@@ -103,9 +103,9 @@ impl Schedule {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] if the timetable has no period, the label is too long, or a limit is
-    /// out of its range; [`ErrorKind::Corrupt`] if the stored data is no schedule, the error with
-    /// which the store rejects a request for good, and [`ErrorKind::SessionLost`] once the client
-    /// is closed.
+    /// out of its range; [`ErrorKind::Corrupt`] if the stored data is not a schedule, the error
+    /// with which the store rejects a request for good, and [`ErrorKind::SessionLost`] once the
+    /// client is closed.
     ///
     /// # Cancel safety
     ///
@@ -170,7 +170,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the stored data is no schedule, and the errors that are common to
+    /// [`ErrorKind::Corrupt`] if the stored data is not a schedule, and the errors that are common to
     /// all calls: see [`Client`].
     ///
     /// # Cancel safety

@@ -1,7 +1,27 @@
 //! [`Workload`]: the processes of a simulation, and the laws that they check.
 //!
-//! Each recipe adds a file here, with the actions of its processes and the laws that must hold; and
-//! a line in [`ALL`].
+//! # To add a workload
+//!
+//! 1. A file here with a type that is a [`Workload`], whose processes are async functions of a
+//!    [`Process`](crate::Process), and a line in [`ALL`]. Start from `mutex.rs` for a guard,
+//!    `barrier.rs` for a wait, or a variant of `value.rs` for a value.
+//!    - Calls go through `me.perhaps(..)`, so that they are dropped at their awaits; loops count by
+//!      `me.rounds(..)`; pauses are `me.rest(..)`, choices `me.pick(..)`.
+//!    - Written values are unique, through a [`Ledger`](crate::Ledger).
+//!    - The claim of a process to hold a lock is checked when it begins, against a log that all
+//!      processes share; `me.wrong(law, ..)` reports a violation immediately. A lasting state is
+//!      `me.during(..)`.
+//!    - `me.falls_silent(..)` drops the heartbeats of a holder that constantly checks whether it
+//!      holds.
+//!    - `.check(law, ..)`, `me.born(..)` and `me.removed_by(..)` use the true history; checks of
+//!      the final state come after `me.mended()`.
+//!    - Exceptions are explicit and narrow: a session ended by an operator, a ticket removed by a
+//!      stranger.
+//! 2. [`Workload::marks`] lists the events that must happen, as reported by `me.sometimes(..)`;
+//!    [`Workload::unreached`] lists the faults that cannot happen.
+//! 3. Mistakes that it must find, each with a row in `sim/src/known/table.rs`. If a mistake needs
+//!    more than 20,000 seeds, the workload is weak. `dev/corpus NAME` saves a history of each.
+//! 4. Its small world, unless its [`Workload::has_small_world`] returns false.
 
 mod barrier;
 mod belief;

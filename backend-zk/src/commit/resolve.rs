@@ -59,7 +59,7 @@ impl<'a> InFlight<'a> {
             self.connection.answer(async { Ok((sync.await?, join_all(reads).await).1) }).await?;
         for ((index, path), answer) in paths.into_iter().zip(answers) {
             match answer {
-                // The root is no node.
+                // The root is not a node.
                 Ok((data, stat)) if path.is_root() || is_container(&data, &stat) => {
                     self.facts.on_container.insert(index);
                 }

@@ -146,7 +146,7 @@ async fn happens(peer: &Peer, book: &Book, random: &Random) {
         4 => peer.change(|world| world.servers[server].close_all()),
         5 => {
             // A shorter time to live than the last one is not reported to the client: see
-            // docs/backends.md.
+            // docs/zookeeper.md.
             let longest = TTL + random.below(3_000);
             peer.change(|world| {
                 world.servers[server].longest = Duration::from_millis(longest);

@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::process::filter::Filter;
 use crate::process::progress_file::ProgressFile;
+use crate::process::session_files;
 use crate::process::signals::{Caught, Signals};
 
 /// The parts that each attempt of this worker needs.
@@ -66,8 +67,9 @@ async fn work(
     let (broken, mut breaks) = mpsc::unbounded_channel();
     // A result of this size may still be too large, together with the data that the crew stores of
     // its task.
-    let max_output = client.session().await?.info().limits.data;
-    let filter = Filter { command: asked.command, grace: asked.grace, max_output };
+    let session = client.session().await?;
+    let (max_output, session_files) = (session.info().limits.data, session_files(&session));
+    let filter = Filter { command: asked.command, grace: asked.grace, max_output, session_files };
     let (json, random) = (common.json, client.random().clone());
     let desk = &Desk { json, path: path.clone(), filter, random, broken };
     let stop = Notify::new();

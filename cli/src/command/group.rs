@@ -79,6 +79,7 @@ mod joining {
 
     async fn join_open(common: &Common, client: &Client, join: Join) -> Result<(), Failure> {
         let grace = grace(client, join.grace).await?;
+        let session = client.session().await?;
         let mut signals = Signals::listen()?;
         let group = Group::new(client, &join.path);
         let group = if join.take_over { group.take_over() } else { group };
@@ -103,7 +104,7 @@ mod joining {
         } else {
             let environment = vec![("SYNOD_PATH".into(), member.path().as_str().into())];
             let job = Job { command: join.command, environment, grace, input: None };
-            job.run(&mut signals).await
+            job.run(Some(&session), &mut signals).await
         };
         let _left = timeout(FAREWELL, member.leave()).await.is_ok_and(|left| left.is_ok());
         match ended? {

@@ -52,7 +52,7 @@ async fn keep(
         if let Some(job) = job.as_ref().filter(|_| changed) {
             // The signals of this loop stay pending, so that a signal that ends the command ends
             // this loop, too.
-            code = job.clone().run(&mut Signals::listen()?).await?;
+            code = job.clone().run(None, &mut Signals::listen()?).await?;
             if code != 0 {
                 output::warning(&format!("the command ended with exit code {code}"));
             }

@@ -135,7 +135,7 @@ impl Runs<'_> {
             grace: self.grace,
             input: Some(node.map(|node| node.data.to_vec()).unwrap_or_default()),
         };
-        let code = job.run(&mut Signals::listen()?).await?;
+        let code = job.run(None, &mut Signals::listen()?).await?;
         if code != 0 {
             self.last_failure = code;
             output::warning(&format!("{path}: the command ended with exit code {code}"));

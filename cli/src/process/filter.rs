@@ -5,13 +5,15 @@ use std::ffi::OsString;
 use std::io::Read as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use synod_core::store::SessionFiles;
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 use crate::process::guard::Guard;
-use crate::process::{feed, not_started};
+use crate::process::{copies, feed, not_started};
 
 /// A command that is run repeatedly, each time with other input.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Filter {
     pub(crate) grace: Duration,
     /// The largest output, in bytes. A run with a larger output is ended and fails.
     pub(crate) max_output: usize,
+    /// The files of the session that is not to end before the command.
+    pub(crate) session_files: Option<Arc<SessionFiles>>,
 }
 
 /// Ends the processes of a run that is dropped before its end.
@@ -47,7 +51,7 @@ impl Filter {
         environment: &[(&str, String)],
     ) -> Result<Result<Vec<u8>, String>, Failure> {
         let (program, arguments) = self.command.split_first().ok_or(Failure::Told)?;
-        let guard = Guard::start(self.grace)?;
+        let guard = Guard::start(self.grace, &copies(self.session_files.as_deref())?)?;
         let mut command = Command::new(program);
         command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
         command.process_group(guard.group().as_raw()).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -5,24 +5,34 @@
 //! ends for any reason. This process writes to that input the latest moment at which the group must
 //! have ended, so the group ends in time even while this process is stopped. The guard is the first
 //! process of its group and gives the group its id, which cannot be reused while the guard exists.
+//!
+//! A store that learns from the operating system that a process has ended would pass the lock on
+//! at once, while the command of a killed `synod` still runs. So the guard has the
+//! [files](synod_core::store::SessionFiles) open that keep the session alive, and ends only after
+//! the other processes of its group.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::thread::sleep;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, getpgrp};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use synod::clock;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::process::boot_time;
+use crate::process::{boot_time, members};
 
 /// The guard of one group. It ends when this is dropped, without a signal to the group.
 #[derive(Debug)]
@@ -30,34 +40,42 @@ pub(super) struct Guard(Child);
 
 const READY: u8 = b'!';
 
+/// The greatest number of files that a guard keeps open.
+const FILES: usize = 4;
+
 /// The size of a moment in the input of a guard: nanoseconds of [`boot_time`].
 const MOMENT: usize = size_of::<u64>();
+
+/// The time limit for the end of processes that were killed. A process that waits for a device may
+/// end later.
+const AFTER_KILL: Duration = Duration::from_secs(1);
 
 /// The longest wait of a guard before it checks the clock: waits do not count the time of a
 /// suspension.
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Guard {
-    /// Starts the guard, in its own group.
-    pub(super) fn start(grace: Duration) -> Result<Self, Failure> {
+    /// Starts the guard, in its own group. It keeps the files open until its group has ended.
+    pub(super) fn start(grace: Duration, files: &[OwnedFd]) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::plain(format!("the command's guard does not start: {error}"))
         };
         let mut command = Command::new(itself().map_err(failed)?);
         let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         command.arg("__guard").arg(grace.to_string()).process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let (mut here, there) = UnixStream::pair().map_err(failed)?;
+        send(&here, files).map_err(failed)?;
+        command.stdin(Stdio::piped()).stdout(OwnedFd::from(there)).stderr(Stdio::null());
         // The guard connects to no store, and needs no password.
         command.env_remove("SYNOD_STORE");
-        let mut guard = Self(command.spawn().map_err(failed)?);
+        let guard = Self(command.spawn().map_err(failed)?);
+        // With it the guard's end of the socket, so that the end of the guard is noticed.
+        drop(command);
         if let Some(input) = &guard.0.stdin {
             // A stopped guard does not read: this process must not wait for it.
             rustix::io::ioctl_fionbio(input, true).map_err(|error| failed(error.into()))?;
         }
-        let mut first = [0];
-        if let Some(out) = &mut guard.0.stdout {
-            out.read_exact(&mut first).map_err(failed)?;
-        }
+        here.read_exact(&mut [0]).map_err(failed)?;
         Ok(guard)
     }
 
@@ -106,10 +124,41 @@ fn itself() -> io::Result<std::path::PathBuf> {
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
+/// Sends the files to the guard, which receives them when it starts.
+fn send(to: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
+    let files: Vec<BorrowedFd<'_>> = files.iter().map(OwnedFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&files)) {
+        return Err(io::Error::other("the session has too many files"));
+    }
+    sendmsg(to, &[IoSlice::new(&[READY])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives the files that keep the session alive. There are none without a socket.
+fn receive(from: BorrowedFd<'_>) -> Vec<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let received =
+        recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    if received.is_err() {
+        return Vec::new();
+    }
+    let rights = |message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    };
+    control.drain().filter_map(rights).flatten().collect()
+}
+
 /// The main function of the guard process.
 pub(crate) fn stand(grace: Duration) -> ExitCode {
     // Signals to the group are meant for the command, not for its guard.
     let deaf = SigSet::all().thread_block().is_ok();
+    // Open until this process ends.
+    let _files = receive(io::stdout().as_fd());
     let ready = io::stdout().write_all(&[READY]).and_then(|()| io::stdout().flush()).is_ok();
     let group = getpgrp();
     let until = watch().ok().flatten();
@@ -119,9 +168,8 @@ pub(crate) fn stand(grace: Duration) -> ExitCode {
     if deaf && ready && left(over).is_some() {
         let _told =
             killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT)).is_ok();
-        while let Some(left) = left(over) {
-            sleep(left.min(LOOK));
-        }
+        members::wait_until_gone(group, || left(over));
+        let _gone = members::kill(group, || left(over.saturating_add(AFTER_KILL)));
     }
     // This also kills the guard.
     let _killed = killpg(group, Signal::SIGKILL).is_ok();

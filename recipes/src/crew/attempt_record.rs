@@ -225,7 +225,7 @@ impl AttemptLog {
     }
 }
 
-/// Reads the attempts from a node. Content that is no record is replaced by the next write.
+/// Reads the attempts from a node. Content that is not a record is replaced by the next write.
 pub(super) fn record_of(node: &Node) -> AttemptsRecord {
     decode(&node.path, &node.data).unwrap_or_default()
 }

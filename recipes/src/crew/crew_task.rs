@@ -47,8 +47,8 @@ impl CrewTask {
     ///
     /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is
     /// closed, [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if the node holds no
-    /// task, and the error with which the store rejects the read for good. An outage is no error:
-    /// the wait continues. [`within`](crate::within) limits the wait.
+    /// task, and the error with which the store rejects the read for good. An outage is not an
+    /// error: the wait continues. [`within`](crate::within) limits the wait.
     ///
     /// # Cancel safety
     ///

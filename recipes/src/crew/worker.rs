@@ -129,7 +129,7 @@ pub(super) struct RegisteredWorker {
 }
 
 impl RegisteredWorker {
-    /// Reads a worker from its node. A node without an owner is no worker, and a worker that has
+    /// Reads a worker from its node. A node without an owner is not a worker, and a worker that has
     /// not finished its registration does not count yet.
     pub(super) fn of(node: &Node) -> Option<Self> {
         let stat = node.stat.filter(|stat| stat.owner.is_some())?;

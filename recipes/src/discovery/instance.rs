@@ -49,7 +49,7 @@ pub struct Instance<T> {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum InstanceKind {
-    /// As long as its program is alive.
+    /// Registered as long as its program is alive.
     #[default]
     Dynamic,
     /// As [`Dynamic`](Self::Dynamic), with a sequence at the end of the name of its node.

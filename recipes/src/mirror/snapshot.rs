@@ -82,8 +82,7 @@ impl Snapshot {
         self.nodes.is_empty()
     }
 
-    /// Returns `true` if both have the same nodes in the same versions. It may also return `false`
-    /// then.
+    /// Returns `true` only if both have the same nodes in the same versions, but not always then.
     pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.nodes, &other.nodes)
     }

@@ -64,7 +64,7 @@ pub(super) struct SessionShare {
     is_stale: bool,
     /// The latest time of the next read.
     due: Option<Instant>,
-    /// The items whose claim was sent, unless a later view shows that there is none.
+    /// The items whose claim was sent, unless a later view shows that there is no claim.
     sent: BTreeSet<String>,
     /// True if a transaction was not answered. It may still be applied, as long as the node of the
     /// member has its version.

@@ -310,7 +310,7 @@ impl ClaimedItem {
         self.hold.node.spend();
         let (sender, answer) = oneshot::channel();
         let (hold, name, data) = (self.hold.clone(), self.name.clone(), self.data.clone());
-        // A claim that no caller received is no delivery.
+        // A claim that no caller received is not a delivery.
         let next = if self.is_received { name.clone() } else { name.undelivered() };
         if let Some(consumer) = self.consumer.get() {
             consumer.return_item(ItemReturn { hold, name, next, data, sender });

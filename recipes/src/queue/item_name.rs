@@ -176,7 +176,7 @@ impl ItemName {
         Self { place, ..self.changed_once_more() }
     }
 
-    /// Returns the name of the item if its last claim was no delivery.
+    /// Returns the name of the item if its last claim was not a delivery.
     pub(super) fn undelivered(&self) -> Self {
         let delivered = self.delivered.saturating_sub(1);
         Self { delivered, ..self.changed_once_more() }

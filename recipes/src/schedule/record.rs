@@ -223,7 +223,7 @@ impl ScheduleRecord {
         if failure.is_none() {
             self.succeeded = run.due;
         }
-        // Zero is no end.
+        // Zero is not an end.
         run.ended = now.max(1);
         run.failure = failure.map(shortened);
         self

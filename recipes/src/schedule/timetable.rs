@@ -30,7 +30,7 @@ enum Dates {
 impl Timetable {
     /// Creates a timetable with a date at each multiple of `period` since the beginning of 1970,
     /// UTC: every hour is on the hour, on all machines. The period has at least one millisecond;
-    /// what is left of a millisecond is cut off.
+    /// fractions of a millisecond are cut off.
     pub fn every(period: Duration) -> Self {
         Self { dates: Dates::Every(millis(period)) }
     }
@@ -50,7 +50,7 @@ impl Timetable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if `expression` is no cron expression, or is longer than
+    /// [`ErrorKind::Invalid`] if `expression` is not a cron expression, or is longer than
     /// [`Timetable::MAX_EXPRESSION`].
     #[cfg(feature = "cron")]
     pub fn cron(expression: &str) -> Result<Self> {

@@ -85,7 +85,7 @@ fn the_least_loaded_worker_gets_the_first_task_up_to_its_capacity() {
     assert_eq!(next_steps(&mut state), [], "there is no worker");
     state.add_worker(&worker("ann", &two()));
     state.add_worker(&worker("bob", &CrewWorker::new()));
-    // A node without an owner is no worker.
+    // A node without an owner is not a worker.
     state.add_worker(&node("/workers/cid", 1, None, record(&two(), false)));
 
     let expected = [("urgent", "ann"), ("e", "bob"), ("d", "ann")];
