@@ -200,6 +200,22 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N", default_value_t = 100_000, requires = "recursive")]
         limit: usize,
     },
+    /// Show what is wrong with the recipes below a path, worst first, and the state of each
+    #[command(after_help = TOP_NOTES)]
+    Top {
+        /// The path below which recipes are looked for
+        #[arg(default_value = "/")]
+        path: Path,
+        /// Look once, and end
+        #[arg(long)]
+        once: bool,
+        /// Look again after this time
+        #[arg(long, value_name = "TIME", value_parser = time, default_value = "2s")]
+        every: Duration,
+        /// Look at this many nodes and no more, with a warning if there are more
+        #[arg(long, value_name = "N", default_value_t = 100_000)]
+        limit: usize,
+    },
     /// Read or set the number of permits that `lock --permits stored` shares
     Semaphore {
         /// The semaphore; all commands that name it share it
@@ -345,6 +361,10 @@ Exit codes:
   66   none was applied: a node is not there
   73   none was applied: a node is there already, or has another version
   otherwise those of `synod --help`";
+
+const TOP_NOTES: &str = "A trouble has a command of synod that shows more. Ages are computed from dates in the store, by the
+clocks of the processes that wrote them. A recipe that is recognised by names that other programs
+may use, too, is called likely, and is never a trouble.";
 
 const STATUS_NOTES: &str = "\
 A session is opened with all servers of the URL, and with each of them alone, and

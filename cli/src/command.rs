@@ -45,6 +45,7 @@ pub(crate) mod schedule;
 #[cfg(unix)]
 mod schedule_run;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod txn;
 pub(crate) mod value;

@@ -121,6 +121,10 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
             command::inspect::run(common, &path).await
         }
         Command::Inspect { path, limit, .. } => command::inspect::below(common, &path, limit).await,
+        Command::Top { path, once, every, limit } => {
+            let every = (!once).then_some(every);
+            command::top::run(common, &path, every, limit).await
+        }
         Command::Semaphore { path, action } => {
             command::value::semaphore(common, &path, action).await
         }

@@ -15,7 +15,7 @@ const HOUSE: [(&str, &[&str], &[&str]); 15] = [
     ("synod-etcd",        &["synod-core"], &["synod-recipes", "synod-testkit", "synod-servers", "synod-conformance"]),
     ("synod-file",        &["synod-core"], &["synod-testkit", "synod-servers", "synod-conformance"]),
     ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"], &["synod-sim"]),
-    ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-file", "synod-sim"], &["synod-testkit", "synod-servers", "synod-conformance"]),
+    ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-file", "synod-sim"], &["synod-testkit", "synod-servers", "synod-conformance", "synod-view"]),
     ("synod-view",        &["synod-core", "synod-recipes"], &["synod-mem", "synod-testkit"]),
     ("synod-cli",         &["synod-core", "synod", "synod-view", "synod-conformance", "synod-bench"], &["synod-testkit", "synod-servers"]),
     ("synod-bench",       &["synod-core", "synod", "synod-servers"], &[]),

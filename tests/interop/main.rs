@@ -10,6 +10,7 @@ mod permits;
 mod queue;
 mod stm;
 mod value;
+mod view;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -338,6 +339,7 @@ fn main() -> ExitCode {
         .chain(discovery::SCENES)
         .chain(queue::SCENES)
         .chain(stm::SCENES)
+        .chain(view::SCENES)
     {
         for kind in kinds {
             let full = format!("{name} {kind:?}");

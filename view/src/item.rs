@@ -135,6 +135,12 @@ impl Item {
         let certainty = match &state {
             // The record was read, and it is one.
             Some(ItemState::Schedule { .. }) => Certainty::Certain,
+            // So were those of tasks or of workers.
+            Some(ItemState::Crew { snapshot, .. })
+                if !snapshot.tasks.is_empty() || !snapshot.workers.is_empty() =>
+            {
+                Certainty::Certain
+            }
             // Nodes that belong to no session may be somebody's data.
             Some(ItemState::Contenders(_, all)) if all.iter().all(|one| one.owner.is_none()) => {
                 Certainty::Likely

@@ -6,6 +6,8 @@
 //! - [`item`]: an item is a recipe at a path with its current state.
 //! - [`recognition`]: the pure part. It decides from the names of the nodes in a directory which
 //!   recipe it belongs to, and how certain that is.
+//! - [`trouble`]: what is wrong with an item, as a pure function of its state, the date and
+//!   [`Thresholds`](trouble::Thresholds).
 //! - [`walk`]: the nodes of a subtree one after the other.
 //!
 //! # Cost
@@ -23,4 +25,5 @@
 pub mod item;
 pub mod recognition;
 pub mod survey;
+pub mod trouble;
 pub mod walk;

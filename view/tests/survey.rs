@@ -23,6 +23,7 @@ use synod_testkit::recipe::{Act, rows};
 use synod_view::item::{Contest, Item, ItemState};
 use synod_view::recognition::{Certainty, OtherQueue};
 use synod_view::survey::Survey;
+use synod_view::trouble::{Rule, Thresholds, troubles_of};
 
 /// The recipes that a survey does not find, each with the reason.
 const UNSEEN: &[(&str, &str)] = &[
@@ -307,4 +308,39 @@ async fn what_lies_beside_and_below_a_recipe_is_found_too() {
     assert_eq!((first, second, survey.is_cut()), (Some(path!("/a/locks")), None, true));
     inner.release().await.expect("it is released");
     outer.release().await.expect("it is released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_still_is_a_trouble() {
+    let (client, now) = (client().await, synod_core::clock::date());
+    let later = now + LONG * 60;
+    let rules = async |date| {
+        let (all, limits) = (found(&client, &Path::root()).await, Thresholds::default());
+        let troubles = all.iter().flat_map(|item| troubles_of(item, date, &limits));
+        troubles.map(|trouble| trouble.rule).collect::<Vec<_>>()
+    };
+    let mutex = synod_recipes::lock::Mutex::new(&client, path!("/a"));
+    let held = mutex.lock().await.expect("it is free");
+    assert_eq!(rules(later).await, [], "nobody waits");
+    let waits = mutex.enqueue().await.expect("it stands");
+    assert_eq!((rules(now).await, rules(later).await), (vec![], vec![Rule::WaitsLong]));
+    drop(waits);
+    held.release().await.expect("it is released");
+
+    let queue = Queue::<u64>::new(&client, path!("/b"));
+    queue.put_many(&[1, 2]).await.expect("they are put");
+    queue.claim().await.expect("one").reject("broken").await.expect("it is rejected");
+    let both = vec![Rule::QueueOld, Rule::DeadLetters];
+    assert_eq!((rules(now).await, rules(later).await), (vec![Rule::DeadLetters], both));
+    for item in
+        queue.dead().await.expect("one").into_iter().chain(queue.items().await.expect("one"))
+    {
+        assert!(queue.remove(&item).await.expect("it is removed"));
+    }
+
+    let crew = Crew::new(&client, path!("/c"));
+    crew.submit("one", "data").await.expect("it is submitted");
+    assert_eq!(rules(now).await, [Rule::NoMaster, Rule::NoWorker]);
+    assert!(crew.task("one").expect("a name").cancel().await.expect("it is cancelled").is_some());
+    assert_eq!(rules(later).await, [], "nothing waits");
 }

@@ -361,6 +361,19 @@ fn locks_below_a_path_are_found(on: &Server) {
     let queue = json.iter().find(|one| one["recipe"] == "queue").expect("it is found");
     assert_eq!((&queue["path"], &queue["ready"]), (&"/team/mails".into(), &1.into()), "{queue}");
     assert!(text(&on.output(&["inspect", "/team/mails"]).stdout).starts_with("/team/mails: queue"));
+    let top = text(&on.output(&["top", "--once", "/team"]).stdout);
+    assert_eq!(top.lines().next(), Some("/team: 4 recipes, no trouble"), "{top}");
+    assert_eq!(on.code(&["crew", "/team/crew", "submit", "--id", "one", "data"]), Some(0));
+    let top = text(&on.output(&["top", "--once", "/team/crew"]).stdout);
+    let told: Vec<&str> = top.lines().collect();
+    let command = "(synod crew /team/crew list)";
+    let expected = [
+        "/team/crew: 1 recipe, 2 troubles".to_owned(),
+        format!("!! /team/crew: 1 task waits, and there is no master  {command}"),
+        format!("!! /team/crew: 1 task waits, and there is no worker  {command}"),
+    ];
+    assert_eq!(told[..3], expected, "{top}");
+    assert_eq!(on.code(&["delete", "--recursive", "/team/crew"]), Some(0));
     // A directory is not called a free lock.
     let dir = text(&on.output(&["inspect", "/team"]).stdout);
     let below = "a (1 holds), b (1 holds, 1 waits), b/jobs (2 hold), mails (queue, 1 ready";
