@@ -18,3 +18,7 @@ pub(crate) fn missing() -> Option<String> {
     });
     MISSING.clone()
 }
+
+pub(crate) fn is_installed() -> bool {
+    Command::new("strace").arg("--version").output().is_ok_and(|output| output.status.success())
+}
