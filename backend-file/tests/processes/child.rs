@@ -214,7 +214,7 @@ pub(crate) async fn put(store: &dyn Store, path: &str, number: u64) {
     let path = node(path);
     let set = Txn::new().set(path.clone(), number.to_string(), Expect::Any);
     if !store.commit(set).await.expect("answered").is_committed() {
-        let created = Txn::new().create(path, number.to_string(), Lifetime::Session);
+        let created = Txn::new().create(path, number.to_string(), Lifetime::Persistent);
         assert!(store.commit(created).await.expect("answered").is_committed());
     }
 }

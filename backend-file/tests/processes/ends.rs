@@ -112,11 +112,12 @@ pub(crate) fn a_judged_process() {
 }
 
 /// The number of writes of each of two processes that answer each other.
-const ANSWERS: u64 = 100;
+const ANSWERS: u64 = 40;
 
-/// Ticks find a change within a second. So many of them would take far longer than the limit.
+/// Ticks find a change within a second. So many of them would take far longer than the limit. The
+/// disk delays each commit: a wake before it would be in vain.
 pub(crate) fn a_wake() {
-    let home = home();
+    let home = Home::new("wakes").expect("a directory can be created");
     let directory = home.path().join("store");
     let _other = Process::start(&directory, &["answer", "/call", "/answer"]);
     block_on(async {

@@ -8,7 +8,7 @@ use synod_core::store::{Event, Kind, Query, Store, View};
 use synod_servers::home::Home;
 
 use crate::child::{Process, block_on, node, session};
-use crate::history::{Answers, check_database, verify};
+use crate::history::{Answers, check_database, verify, verify_new};
 
 /// The calls at which a process is killed. It is killed before the call has an effect.
 const CALLS: &str = "write,pwrite64,fsync,fdatasync,ftruncate,fallocate,unlink,unlinkat,mkdir,\
@@ -55,6 +55,7 @@ pub(crate) fn alone() {
         let (answers, is_whole) = killed_at(&directory, call);
         block_on(async {
             let store = session(&directory, Duration::from_secs(60)).await;
+            verify_new(&*store, answers.revision);
             verify(&*store, answers.steps, answers.steps + 1, answers.revision).await;
             store.close().await.expect("it ends");
         });

@@ -24,8 +24,8 @@ mod traced;
 /// The limit of a test, on a busy machine too.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The limit of a hundred writes in each of two processes that wait for each other.
-const WAKES: Duration = Duration::from_secs(40);
+/// The limit of forty writes in each of two processes that wait for each other.
+const WAKES: Duration = Duration::from_secs(20);
 
 /// The limit of a test that opens thousands of stores.
 const LONG_LIMIT: Duration = Duration::from_secs(3_600);

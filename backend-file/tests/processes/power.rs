@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use synod_servers::home::Home;
 
 use crate::child::{Process, block_on, session};
-use crate::history::{Answers, check_database, verify};
+use crate::history::{Answers, check_database, verify, verify_new};
 use crate::journal::{Disk, Entry, Survivors, TRACER, read};
 use crate::kills::is_thorough;
 
@@ -131,6 +131,7 @@ impl Images {
         let checked = std::panic::catch_unwind(|| {
             block_on(async {
                 let store = session(&directory, Duration::from_secs(60)).await;
+                verify_new(&*store, answers.revision);
                 verify(&*store, answers.synced(), answers.steps + 1, answers.revision).await;
                 store.close().await.expect("it ends");
             });
