@@ -1,7 +1,9 @@
 //! [`Address`]: the parsed and checked URL of a store, which hides its password.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::iter;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
@@ -13,7 +15,8 @@ use crate::scheme::{Scheme, invalid};
 use crate::target::Credentials;
 
 /// The address of a store, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
-/// `etcds://user:password@host:2379`.
+/// `etcds://user:password@host:2379`. `file:` alone is the user's own directory,
+/// `$XDG_STATE_HOME/synod`, or `~/.local/state/synod` without that variable.
 ///
 /// `Display` and `Debug` hide the passwords.
 #[derive(Clone)]
@@ -62,6 +65,18 @@ impl Address {
     }
 
     fn parse(text: &str) -> Result<Self> {
+        if let Some(query) = text.strip_prefix("file:").and_then(only_query) {
+            let variable = |name: &str| std::env::var_os(name);
+            let (identities, parameters) = parse_parameters(query)?;
+            return Ok(Self {
+                scheme: Scheme::File,
+                hosts: Vec::new(),
+                credentials: None,
+                identities,
+                path: own_directory(variable("XDG_STATE_HOME"), variable("HOME"))?,
+                parameters,
+            });
+        }
         let (scheme_name, rest) = text.split_once("://").ok_or_else(|| invalid(kinds()))?;
         let scheme = scheme(scheme_name)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -88,6 +103,30 @@ impl Address {
             parameters,
         })
     }
+}
+
+/// The query of a URL that has nothing else: `None` if it has.
+fn only_query(rest: &str) -> Option<&str> {
+    if rest.is_empty() { Some("") } else { rest.strip_prefix('?') }
+}
+
+/// The directory of the user's own store, from `XDG_STATE_HOME` and `HOME`. As the specification of
+/// the former says, a relative directory is ignored.
+fn own_directory(state: Option<OsString>, home: Option<OsString>) -> Result<Path> {
+    let absolute = |text: Option<OsString>| text.map(PathBuf::from).filter(|it| it.is_absolute());
+    let below_home = || absolute(home).map(|home| home.join(".local").join("state"));
+    let base = absolute(state).or_else(below_home).ok_or_else(|| {
+        invalid(
+            "neither XDG_STATE_HOME nor HOME is set: name the directory, as in file:///var/lib/app",
+        )
+    })?;
+    let directory = base.join("synod");
+    let text = directory.to_str().ok_or_else(|| {
+        invalid("the directory of this user is not UTF-8: name one, as in file:///var/lib/app")
+    })?;
+    // A trailing slash, or two of them, name the same directory.
+    let names: Vec<&str> = text.split('/').filter(|name| !name.is_empty()).collect();
+    Ok(Path::new(&format!("/{}", names.join("/")))?)
 }
 
 /// The scheme with this name, of synod itself or of a registered store.
@@ -280,6 +319,30 @@ mod tests {
     }
 
     #[test]
+    fn the_own_directory_is_below_the_state_of_the_user() {
+        let of = |state: Option<&str>, home: Option<&str>| {
+            own_directory(state.map(OsString::from), home.map(OsString::from))
+        };
+        let table = [
+            (Some("/state"), Some("/home/ann"), "/state/synod"),
+            (Some("/state//own/"), None, "/state/own/synod"),
+            (None, Some("/home/ann"), "/home/ann/.local/state/synod"),
+            (Some(""), Some("/home/ann/"), "/home/ann/.local/state/synod"),
+            (Some("relative"), Some("/"), "/.local/state/synod"),
+        ];
+        for (state, home, directory) in table {
+            assert_eq!(of(state, home).expect("one is absolute").as_str(), directory);
+        }
+        for (state, home) in [(None, None), (Some("a"), Some("b")), (None, Some(""))] {
+            let error = of(state, home).expect_err("none is absolute");
+            assert!(error.to_string().contains("file:///"), "{error}");
+        }
+        let parameters = parse("file:?session=5s");
+        assert_eq!((parameters.scheme(), parameters.parameters().count()), (Scheme::File, 1));
+        assert_eq!(parse("file:").to_string(), format!("file://{}", parse("file:").path()));
+    }
+
+    #[test]
     fn the_password_is_never_shown() {
         let address = parse("etcd://ann:canary-7f3a@h:1/x?session=1s");
         let shown = format!("{address} {address:?} {:?}", address.credentials());
@@ -310,6 +373,9 @@ mod tests {
             "zk://a%2Fb:1",
             "zk://u:canary-7f3a%40h%40x%2C@a%40b",
             "mem://a,b",
+            "file:canary-7f3a",
+            "file:/canary-7f3a",
+            "file:?canary-7f3a",
             "zk://h//canary-7f3a",
             "zk://h?canary-7f3a",
             "zk://h?identity=canary-7f3a",

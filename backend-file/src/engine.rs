@@ -10,6 +10,7 @@ use synod_core::random::Random;
 
 use crate::database::{open_reader, open_writer, set_synced};
 use crate::fault::Fault;
+use crate::filter::Wakes;
 use crate::machine::Machine;
 use crate::meta::Meta;
 use crate::options::FileOptions;
@@ -104,7 +105,7 @@ fn sit_down(place: Place) -> Result<(Shared, rusqlite::Connection, u64), Fault> 
     set_synced(&db, true)?;
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let meta = Meta::read(&tx)?;
-    let mut writing = Writing { db: &tx, meta, machine: &machine, after: Vec::new() };
+    let mut writing = Writing::new(&tx, meta, &machine);
     let mut dead = Vec::new();
     for other in &before {
         dead.extend(DeadSeat::judge(place.seats(), *other)?.map(|seat| (*other, seat)));
@@ -130,7 +131,7 @@ fn sit_down(place: Place) -> Result<(Shared, rusqlite::Connection, u64), Fault> 
     drop(turn);
     let shared = Shared::new(place, seat, machine);
     shared.peers.refresh(shared.place.seats(), id, meta.seats)?;
-    shared.peers.wake();
+    shared.peers.wake(&Wakes::every_seat().into_probes());
     Ok((shared, db, meta.revision))
 }
 

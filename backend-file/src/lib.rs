@@ -10,7 +10,8 @@
 //! # Writing
 //!
 //! A thread takes the turn, applies all transactions that wait in one transaction of SQLite, and
-//! then wakes the observers of all seats by a byte in their FIFO. A transaction that writes only
+//! then wakes the observers whose watches may cover a change, by a byte in the FIFO of their seat.
+//! A transaction that writes only
 //! ephemeral nodes is not synced to the disk: a loss of power ends all sessions anyway. A synced
 //! commit has all commits before it, so a loss of power takes only the last ephemeral writes.
 //! Revisions are reserved by synced commits, so none of them comes again.
@@ -43,6 +44,7 @@ mod changes;
 mod database;
 mod engine;
 mod fault;
+mod filter;
 mod heart;
 mod job;
 mod lookout;

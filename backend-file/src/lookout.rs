@@ -2,7 +2,8 @@
 //!
 //! It waits for three things: a byte in its own FIFO, after which there may be changes; the end of
 //! the FIFO of another seat, after which it tries that seat's lock; and a tick. The tick finds no
-//! change unless a process was stopped or killed between its commit and its wake.
+//! change that a watch covers unless a process was stopped or killed between its commit and its
+//! wake.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -33,6 +34,10 @@ pub(crate) fn run(shared: &Arc<Shared>, db: &Connection, seen: u64) {
         shared.seat.drain();
         if let Err(fault) = lookout.publish() {
             tracing::warn!("the changes cannot be read: {}", fault.to_error("the observation"));
+        }
+        // Of watches that have ended: a bit too many only wakes for nothing.
+        if let Err(error) = shared.publish_filter() {
+            tracing::debug!("the filter of the watches was not written: {error}");
         }
         if let Err(fault) = lookout.look_after() {
             tracing::warn!("the other processes: {}", fault.to_error("the observation"));

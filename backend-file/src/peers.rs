@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::filter::Probes;
 use crate::seat::{self, Peer, SeatId};
 
 /// The other seats, as of a number of seats that were added and removed.
@@ -54,10 +55,17 @@ impl Peers {
         Ok(())
     }
 
-    /// Wakes the observers of all other handles.
-    pub(crate) fn wake(&self) {
-        for other in self.lock().seats.values() {
-            other.peer.wake();
+    /// Wakes the observers of the other handles that the changes may concern.
+    pub(crate) fn wake(&self, probes: &Probes) {
+        for (id, other) in &self.lock().seats {
+            // A filter that cannot be read may have any bit.
+            let may_concern = || {
+                !probes.is_empty()
+                    && other.peer.filter().map_or(true, |bits| probes.may_concern(&bits))
+            };
+            if probes.names(*id) || may_concern() {
+                other.peer.wake();
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 //! | `ID.lock` | locked for the life of the handle: whoever is granted the lock has the proof of its death |
 //! | `ID.life` | a FIFO whose only writer is the owner: its end is the hint to try the lock |
 //! | `ID.wake` | a FIFO that the owner reads: one byte means that there may be changes |
-//! | `ID.beat` | the number of heartbeats, written under a lock |
+//! | `ID.beat` | the number of heartbeats, written under a lock, and behind it the filter of the watches |
 //!
 //! Seats are created, judged and removed in the [turn](crate::place::Turn), so that no judge finds
 //! a seat whose owner has not locked it yet. `ID.lock` is never unlocked explicitly: the descriptor
@@ -22,6 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::filter::{self, FilterBits};
 use crate::place::{flock, is_linked};
 
 /// The number of a seat. No two handles have the same.
@@ -44,6 +45,7 @@ pub(crate) struct Seat {
 pub(crate) struct Peer {
     wake: OwnedFd,
     life: OwnedFd,
+    beat: OwnedFd,
 }
 
 /// The lock of a seat, granted: its owner is dead.
@@ -59,6 +61,9 @@ pub(crate) struct BeatLock<F: AsFd>(F);
 
 const OWNER: Mode = Mode::RUSR.union(Mode::WUSR);
 const FILE: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The place of the filter, behind the number of heartbeats.
+const FILTER_AT: u64 = 8;
 
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 
@@ -134,6 +139,12 @@ impl Seat {
         while rustix::io::read(&self.wake, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
     }
 
+    /// Writes the filter of the watches, for all writers.
+    pub(crate) fn publish(&self, bits: &FilterBits) -> io::Result<()> {
+        let written = rustix::io::pwrite(&self.beat, bits, FILTER_AT)?;
+        if written == bits.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
     /// Locks the heartbeats: waits for an observer that is ending sessions of this seat. Fails if
     /// the file of the seat is gone, as observers then see no heartbeat.
     pub(crate) fn lock_beat(&self, seats: BorrowedFd<'_>) -> io::Result<BeatLock<&OwnedFd>> {
@@ -174,12 +185,20 @@ impl Peer {
         let life = rustix::fs::openat(seats, &*id.file("life"), flags | OFlags::RDONLY, OWNER)?;
         // Read and write: a write to a FIFO without a reader would be a signal.
         let wake = rustix::fs::openat(seats, &*id.file("wake"), flags | OFlags::RDWR, OWNER)?;
-        Ok(Self { wake, life })
+        let beat = rustix::fs::openat(seats, &*id.file("beat"), flags | OFlags::RDONLY, OWNER)?;
+        Ok(Self { wake, life, beat })
     }
 
     /// Returns the descriptor that reports the end of the owner.
     pub(crate) fn life_fd(&self) -> BorrowedFd<'_> {
         self.life.as_fd()
+    }
+
+    /// Reads the filter of the watches of the owner, which has none before its first watch.
+    pub(crate) fn filter(&self) -> io::Result<FilterBits> {
+        let mut bits = [0; filter::SIZE];
+        let _read = rustix::io::pread(&self.beat, &mut bits, FILTER_AT)?;
+        Ok(bits)
     }
 
     /// Wakes the owner. A full pipe means that it will wake anyway.

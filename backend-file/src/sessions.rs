@@ -75,9 +75,20 @@ pub(crate) fn lingering_elsewhere(
         .collect::<Result<_, _>>()?)
 }
 
-/// Removes a session. Returns whether there was one.
-pub(crate) fn remove(db: &Connection, id: SessionId) -> Result<bool, Fault> {
-    Ok(db.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id.get()])? > 0)
+/// Removes a session. Returns its seat if there was one.
+pub(crate) fn remove(db: &Connection, id: SessionId) -> Result<Option<SeatId>, Fault> {
+    let sql = "DELETE FROM sessions WHERE id = ?1 RETURNING seat";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([id.get()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let removed = seat(row.get_ref(0)?.as_str().unwrap_or_default())?;
+    // The row is removed by the end of the statement.
+    while rows.next()?.is_some() {}
+    Ok(Some(removed))
+}
+
+fn seat(name: &str) -> Result<SeatId, Fault> {
+    SeatId::parse(name).ok_or_else(|| Fault::Foreign(format!("the database has a seat {name:?}")))
 }
 
 /// Returns whether a session has not ended.
@@ -102,9 +113,7 @@ pub(crate) fn seats(db: &Connection) -> Result<Vec<(SeatId, u64)>, Fault> {
     let mut rows = statement.query([])?;
     let mut seats = Vec::new();
     while let Some(row) = rows.next()? {
-        let name: String = row.get(0)?;
-        let seat = SeatId::parse(&name)
-            .ok_or_else(|| Fault::Foreign(format!("the database has a seat {name:?}")))?;
+        let seat = seat(row.get_ref(0)?.as_str().unwrap_or_default())?;
         seats.push((seat, row.get(1)?));
     }
     Ok(seats)

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) writes: Queue<Box<dyn Job>>,
     pub(crate) reads: Queue<ReadJob>,
     sessions: Mutex<Sessions>,
+    /// The number of changes of the filter when it was written.
+    published: Mutex<u64>,
     /// Notified when the heartbeats have something to do.
     beat: Condvar,
     is_stopped: AtomicBool,
@@ -86,6 +89,7 @@ impl Shared {
             writes: Queue::new(),
             reads: Queue::new(),
             sessions: Mutex::default(),
+            published: Mutex::default(),
             beat: Condvar::new(),
             is_stopped: AtomicBool::new(false),
         }
@@ -104,6 +108,18 @@ impl Shared {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Writes the filter of the watches, for all writers, if it has changed. A watch is written
+    /// before its view is read.
+    pub(crate) fn publish_filter(&self) -> io::Result<()> {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        if *published != self.watches.filter_changes() {
+            let (changes, bits) = self.watches.filter();
+            self.seat.publish(&bits)?;
+            *published = changes;
+        }
+        Ok(())
     }
 
     /// Adds a session, and requests its first heartbeat.

@@ -1,6 +1,7 @@
 //! [`FileStore`]: one session, as its application sees it.
 
 use std::fmt;
+use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -108,10 +109,20 @@ impl FileStore {
         doing: &'static str,
         read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T> {
+        self.read_after(doing, || Ok(()), read).await
+    }
+
+    /// Reads on a thread that may block, in one snapshot, which begins after `before`.
+    async fn read_after<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        before: impl FnOnce() -> io::Result<()> + Send + 'static,
+        read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
         self.check(doing)?;
         let (id, (tell, answered)) = (self.info.id, oneshot::channel());
         let job: ReadJob = Box::new(move |db| {
-            let result = snapshot(db, id, read);
+            let result = before().map_err(Fault::from).and_then(|()| snapshot(db, id, read));
             let _received = tell.send(result).is_ok();
         });
         self.shared().reads.push(job);
@@ -229,7 +240,9 @@ impl Store for FileStore {
         let id = shared.watches.add(query.clone(), feed.clone());
         let mut pending = Pending { shared, watch: Some(id) };
         let once = query.once;
-        let viewed = self.read_by("watch", move |db| view(db, &query)).await;
+        let of_watch = Arc::downgrade(shared);
+        let publish = move || of_watch.upgrade().map_or(Ok(()), |shared| shared.publish_filter());
+        let viewed = self.read_after("watch", publish, move |db| view(db, &query)).await;
         let view = viewed.map_err(|error| error.or_at(&path))?;
         pending.watch = None;
         if once && view.node().is_none() {

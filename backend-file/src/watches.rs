@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use synod_core::store::{Change, Detail, Feed, Kind, Node, Query, Revision};
 
 use crate::changes::{Entry, News};
+use crate::filter::{Filter, FilterBits, Probes};
 
 /// The number of changes that a watch keeps while its view is read.
 const HELD: usize = 4_096;
@@ -21,6 +22,9 @@ pub(crate) struct Watches(Mutex<Registry>);
 #[derive(Debug, Default)]
 struct Registry {
     last: u64,
+    filter: Filter,
+    /// The number of changes of the filter.
+    filter_changes: u64,
     watches: BTreeMap<u64, Observed>,
 }
 
@@ -49,6 +53,8 @@ impl Watches {
         let mut registry = self.lock();
         registry.last += 1;
         let (id, view) = (registry.last, None);
+        registry.filter.add(&query);
+        registry.filter_changes += 1;
         registry
             .watches
             .insert(id, Observed { query, feed, view, held: Vec::new(), resync: false });
@@ -66,8 +72,24 @@ impl Watches {
 
     pub(crate) fn remove(&self, id: u64) {
         // Dropped without the lock.
-        let removed = self.lock().watches.remove(&id);
+        let removed = self.lock().remove(id);
         drop(removed);
+    }
+
+    /// Returns the filter of the watches, and the number of its changes so far.
+    pub(crate) fn filter(&self) -> (u64, FilterBits) {
+        let registry = self.lock();
+        (registry.filter_changes, registry.filter.bits())
+    }
+
+    /// Returns the number of changes of the filter so far.
+    pub(crate) fn filter_changes(&self) -> u64 {
+        self.lock().filter_changes
+    }
+
+    /// Returns `true` if a watch may cover one of the changes.
+    pub(crate) fn may_be_concerned(&self, probes: &Probes) -> bool {
+        self.lock().filter.may_be_concerned(probes)
     }
 
     /// Returns the number of watches that have not ended.
@@ -98,7 +120,7 @@ impl Watches {
         let mut deliveries = Vec::new();
         let mut registry = self.lock();
         let ended: Vec<u64> = registry.ended().collect();
-        let over: Vec<_> = ended.iter().map(|id| registry.watches.remove(id)).collect();
+        let over: Vec<_> = ended.iter().map(|id| registry.remove(*id)).collect();
         for watch in registry.watches.values_mut() {
             watch.keep(entries, lost);
             deliveries.extend(watch.deliver());
@@ -115,6 +137,13 @@ impl Watches {
 }
 
 impl Registry {
+    fn remove(&mut self, id: u64) -> Option<Observed> {
+        let removed = self.watches.remove(&id)?;
+        self.filter.remove(&removed.query);
+        self.filter_changes += 1;
+        Some(removed)
+    }
+
     /// The watches that have ended, with their session or by themselves.
     fn ended(&self) -> impl Iterator<Item = u64> {
         let ended = self.watches.iter().filter(|(_, watch)| watch.feed.is_over());

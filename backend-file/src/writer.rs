@@ -5,6 +5,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::changes::{self, KEPT};
 use crate::database::set_synced;
 use crate::fault::Fault;
+use crate::filter::Wakes;
 use crate::job::{Job, JobEnd};
 use crate::meta::Meta;
 use crate::shared::Shared;
@@ -12,6 +13,10 @@ use crate::writing::Writing;
 
 /// The number of jobs in one transaction.
 const BATCH: usize = 64;
+
+/// The number of revisions after which every seat is woken, whatever it watches: a part of those
+/// that are kept.
+const EVERY: u64 = KEPT / 4;
 
 /// The result of the transaction of a batch.
 enum BatchEnd {
@@ -87,8 +92,7 @@ fn transact(shared: &Shared, db: &mut Connection, batch: &mut [Box<dyn Job>]) ->
         Ok(tx) => tx,
         Err(error) => return BatchEnd::Failed(error.into()),
     };
-    let (machine, after) = (&shared.machine, Vec::new());
-    let mut writing = Writing { db: &tx, meta: before, machine, after };
+    let mut writing = Writing::new(&tx, before, &shared.machine);
     if writing.meta.is_short() {
         writing.meta.reserve();
     }
@@ -99,7 +103,7 @@ fn transact(shared: &Shared, db: &mut Connection, batch: &mut [Box<dyn Job>]) ->
         drop(after);
         return BatchEnd::Failed(fault);
     }
-    let Writing { meta, after, .. } = writing;
+    let Writing { meta, after, wakes, .. } = writing;
     // Without a change there is nothing to write to the disk.
     let ended = if meta == before { tx.rollback() } else { tx.commit() };
     if let Err(error) = ended {
@@ -108,9 +112,9 @@ fn transact(shared: &Shared, db: &mut Connection, batch: &mut [Box<dyn Job>]) ->
     for work in after {
         work(&shared.place);
     }
-    if meta.revision != before.revision || meta.seats != before.seats {
-        wake(shared, meta);
-    }
+    // Now and then all seats: the changes that nobody has read are soon forgotten.
+    let is_for_all = meta.seats != before.seats || meta.revision / EVERY != before.revision / EVERY;
+    wake(shared, meta, if is_for_all { Wakes::every_seat() } else { wakes });
     BatchEnd::Committed
 }
 
@@ -134,15 +138,18 @@ fn apply(writing: &mut Writing<'_>, batch: &mut [Box<dyn Job>]) -> Result<(), Fa
     writing.meta.write(writing.db)
 }
 
-/// Wakes the observers of all handles, this one too. A byte that is written after the commit is
+/// Wakes the observers that the changes may concern. A byte that is written after the commit is
 /// not lost: an observer reads the changes after it took the byte.
-fn wake(shared: &Shared, meta: Meta) {
+fn wake(shared: &Shared, meta: Meta, wakes: Wakes) {
     let seats = shared.place.seats();
     if let Err(error) = shared.peers.refresh(seats, shared.seat.id(), meta.seats) {
         tracing::warn!("the other processes of the store cannot be listed: {error}");
     }
-    shared.peers.wake();
-    shared.seat.wake();
+    let probes = wakes.into_probes();
+    shared.peers.wake(&probes);
+    if probes.names(shared.seat.id()) || shared.watches.may_be_concerned(&probes) {
+        shared.seat.wake();
+    }
 }
 
 fn finish(batch: Vec<Box<dyn Job>>, end: JobEnd<'_>) {

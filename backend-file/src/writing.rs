@@ -11,6 +11,7 @@ use synod_core::store::{
 
 use crate::changes;
 use crate::fault::Fault;
+use crate::filter::Wakes;
 use crate::machine::Machine;
 use crate::meta::Meta;
 use crate::place::Place;
@@ -32,13 +33,19 @@ pub(crate) struct Writing<'a> {
     pub(crate) machine: &'a Machine,
     /// Called after the transaction was committed. Dropped if it is not.
     pub(crate) after: Vec<After>,
+    /// The seats to wake after the commit.
+    pub(crate) wakes: Wakes,
 }
 
 /// The answer to a request of a session that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionOver;
 
-impl Writing<'_> {
+impl<'a> Writing<'a> {
+    pub(crate) fn new(db: &'a Connection, meta: Meta, machine: &'a Machine) -> Self {
+        Self { db, meta, machine, after: Vec::new(), wakes: Wakes::default() }
+    }
+
     /// Opens a session. Its id is a revision, so it never comes again.
     pub(crate) fn open(
         &mut self,
@@ -64,13 +71,12 @@ impl Writing<'_> {
     /// Ends a session: removes its ephemeral nodes at one revision. Ending it twice is not an
     /// error.
     pub(crate) fn end(&mut self, session: SessionId) -> Result<(), Fault> {
-        if !sessions::remove(self.db, session)? {
-            return Ok(());
-        }
+        let Some(seat) = sessions::remove(self.db, session)? else { return Ok(()) };
+        self.wakes.ended(seat);
         let at = self.meta.next()?;
         for path in Tree(self.db).owned_by(session)? {
             Tree(self.db).remove(&path)?;
-            changes::add(self.db, at, &path, Kind::Deleted)?;
+            self.changed(at, &path, Kind::Deleted)?;
         }
         changes::add_end(self.db, at, session)
     }
@@ -82,7 +88,7 @@ impl Writing<'_> {
         if unchanged && !tree.occupied(path, &|_| false)? {
             let at = self.meta.next()?;
             tree.remove(path)?;
-            changes::add(self.db, at, path, Kind::Deleted)?;
+            self.changed(at, path, Kind::Deleted)?;
         }
         Ok(())
     }
@@ -122,7 +128,7 @@ impl Writing<'_> {
 
     /// Applies an operation at the present revision.
     fn apply(
-        &self,
+        &mut self,
         session: SessionId,
         op: &Op,
         own: &mut Option<(Path, Sequence)>,
@@ -140,18 +146,18 @@ impl Writing<'_> {
                 let lease = self.lease(*lifetime);
                 let new = NewNode { path: &path, data, sequence, owner, lease };
                 let stat = tree.create(&new, at)?;
-                changes::add(self.db, at, &path, Kind::Created)?;
+                self.changed(at, &path, Kind::Created)?;
                 *own = sequence.map(|sequence| (path.clone(), sequence)).or(own.take());
                 (path, Some(stat))
             }
             Op::Set { path, data, .. } => {
                 let stat = tree.set(path, data, at, (self.machine.now(), self.machine.clock()))?;
-                changes::add(self.db, at, path, Kind::Updated)?;
+                self.changed(at, path, Kind::Updated)?;
                 (path.clone(), Some(stat))
             }
             Op::Delete { path, .. } => {
                 tree.remove(path)?;
-                changes::add(self.db, at, path, Kind::Deleted)?;
+                self.changed(at, path, Kind::Deleted)?;
                 (path.clone(), None)
             }
         };
@@ -159,6 +165,12 @@ impl Writing<'_> {
         result.stat = stat;
         result.sequence = op.is_sequential().then(|| Sequence::new(at.get()));
         Ok(result)
+    }
+
+    /// Records a change, for all observers and for those that must be woken.
+    fn changed(&mut self, at: Revision, path: &Path, kind: Kind) -> Result<(), Fault> {
+        self.wakes.changed(path);
+        changes::add(self.db, at, path, kind)
     }
 
     fn lease(&self, lifetime: Lifetime) -> Option<Lease> {

@@ -66,6 +66,15 @@ pub(crate) struct Common {
     )]
     pub(crate) store: Option<String>,
 
+    /// The store of this user on this machine
+    #[arg(
+        help = "The store of this user on this machine, as --store file: (no server is needed)",
+        long,
+        global = true,
+        conflicts_with_all = ["store", "profile"]
+    )]
+    pub(crate) here: bool,
+
     /// The store of this name in the configuration file
     #[arg(
         help = "The store of this name in the configuration file [env: SYNOD_PROFILE]",

@@ -69,7 +69,7 @@ fn refuse_memory(common: &Common, so: &str) -> Result<(), Failure> {
     }
     Err(Failure::plain(format!(
         "a store in memory ends with this command and no other process sees it, so {so}; name a server or a directory, \
-         for example --store zk://localhost:2181, etcd://localhost:2379 or file:///var/lib/synod",
+         for example --store zk://localhost:2181 or etcd://localhost:2379, or say --here for this machine",
     )))
 }
 

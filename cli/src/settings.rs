@@ -14,7 +14,10 @@ use crate::failure::Failure;
 use crate::output;
 
 const NO_STORE: &str = "no store was named; say --store URL or set SYNOD_STORE, for example \
-    --store zk://localhost:2181";
+    --store zk://localhost:2181, or --here for the processes of this user on this machine";
+
+/// The URL of `--here`.
+const HERE: &str = "file:";
 
 /// The environment variable with the password of `--user`.
 const PASSWORD: &str = "SYNOD_PASSWORD";
@@ -134,6 +137,9 @@ impl Settings {
 /// default profile of the configuration file.
 fn named(common: &Common) -> Result<Option<Settings>, Failure> {
     let of_environment = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    if common.here {
+        return Ok(Some(Settings::of_url(HERE.to_owned())));
+    }
     match (&common.store, &common.profile) {
         (Some(_), Some(_)) => {
             return Err(Failure::plain("--store and --profile name two stores; say one of them"));

@@ -3,8 +3,8 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -35,6 +35,45 @@ fn a_directory_keeps_what_a_command_has_written() {
     succeeds(&["put", "--store", &url, "/config/colour", "blue"]);
     assert_eq!(succeeds(&["get", "--store", &url, "/config/colour"]).trim_end(), "blue");
     assert!(succeeds(&["ls", "--store", &url, "/"]).contains("config"));
+}
+
+/// The output of a command of a user whose home and state are in this directory, and who has named
+/// no store.
+fn at_home(home: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
+    command.args(arguments).env_clear().env("HOME", home);
+    command.output().expect("the command starts")
+}
+
+#[test]
+fn here_is_the_directory_of_the_user_on_a_fresh_machine_too() {
+    let home = Home::new("cli-here").expect("a directory can be created");
+    let first = ["lock", "--here", "/backup", "--", "sh", "-c", "echo $SYNOD_PATH"];
+    let output = at_home(home.path(), &first);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("/backup"));
+    let directory = home.path().join(".local/state/synod");
+    assert!(directory.join("store.db").exists());
+
+    let output = at_home(home.path(), &["put", "--here", "/a", "1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let url = format!("file://{}", directory.display());
+    assert_eq!(succeeds(&["get", "--store", &url, "/a"]).trim_end(), "1");
+    let output = at_home(home.path(), &["get", "--store", "file:?session=5s", "/a"]);
+    assert_eq!(text(&output.stdout).trim_end(), "1");
+}
+
+#[test]
+fn here_is_said_and_never_a_default() {
+    let home = Home::new("cli-here").expect("a directory can be created");
+    let output = at_home(home.path(), &["get", "/a"]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("--here"), "{}", text(&output.stderr));
+    for other in [["--store", "mem://"], ["--profile", "prod"]] {
+        let output = at_home(home.path(), &[&["get", "--here", "/a"][..], &other].concat());
+        assert!(text(&output.stderr).contains("cannot be used"), "{}", text(&output.stderr));
+    }
+    assert!(!home.path().join(".local").exists());
 }
 
 #[test]
