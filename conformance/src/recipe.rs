@@ -23,6 +23,7 @@ mod crew_members;
 mod crew_steps;
 mod crew_stop;
 mod crew_terms;
+mod crew_waits;
 mod discovery;
 mod double_barrier;
 mod double_barrier_members;
@@ -137,6 +138,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     crew_steps::CASES,
     crew_stop::CASES,
     crew_terms::CASES,
+    crew_waits::CASES,
     schedule::CASES,
     discovery::CASES,
 ];

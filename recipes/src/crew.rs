@@ -83,6 +83,7 @@ pub(crate) mod submitting;
 pub(crate) mod task_record;
 pub(crate) mod task_result;
 mod task_terms;
+mod task_waits;
 pub(crate) mod worker;
 mod worker_node;
 mod worker_session;

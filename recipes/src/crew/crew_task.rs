@@ -14,7 +14,8 @@ use crate::crew::attempt_record::{AttemptsRecord, CrewAttempt, record_of};
 use crate::crew::failures::closed;
 use crate::crew::finished::ended_at;
 use crate::crew::layout::CrewPaths;
-use crate::crew::task_record::{TaskEnd, TaskRecord, TaskState, TaskStatus};
+use crate::crew::task_record::{TaskEnd, TaskRecord, TaskState, TaskStatus, ended};
+use crate::crew::task_waits::{TaskWaits, WaitPlace};
 use crate::mirror::Mirror;
 use crate::mirror::extent::Extent;
 use crate::mirror::reader::EventReader;
@@ -41,7 +42,8 @@ impl CrewTask {
     }
 
     /// Waits until the task is finished, and returns how it ended. Returns `None` if there is no
-    /// such task: it was never submitted, or was removed after the retention.
+    /// such task: it was never submitted, or was removed after the retention. Of many waits of a
+    /// client at the same time, all but eight share their requests.
     ///
     /// # Errors
     ///
@@ -54,7 +56,15 @@ impl CrewTask {
     ///
     /// Cancel safe: it only reads.
     pub async fn wait(&self) -> Result<Option<TaskEnd>> {
-        let latest = Query::node(&self.nodes.task).once();
+        let TaskNodes { client, task, done, .. } = &self.nodes;
+        let _place = match TaskWaits::begin(client, task, done) {
+            WaitPlace::Alone(place) => Some(place),
+            WaitPlace::Shared(wait) => match wait.end().await {
+                Some(end) => return Ok(end),
+                None => None,
+            },
+        };
+        let latest = Query::node(task).once();
         // If this session sees the task, a watch suffices. Only the absence of the task must be
         // confirmed by the whole store.
         let mut end = Box::pin(self.end_by(latest.clone().local())).await?;
@@ -68,7 +78,7 @@ impl CrewTask {
     /// task.
     async fn end_by(&self, query: Query) -> Result<Option<Option<TaskEnd>>> {
         let end = OnceLock::new();
-        let is_over = |view: &View| match ended(view) {
+        let is_over = |view: &View| match ended(view.node()) {
             Some(shown) => {
                 let _is_first = end.set(shown).is_ok();
                 true
@@ -154,13 +164,6 @@ impl CrewTask {
             Outcome::Rejected(_) => Race::Lost(overtaken("cancelling a task", &self.nodes.task)),
         })
     }
-}
-
-/// Returns how the task in a view ended, or `None` while it is open. A missing task counts as
-/// ended.
-fn ended(view: &View) -> Option<Result<Option<TaskEnd>>> {
-    let Some(node) = view.node() else { return Some(Ok(None)) };
-    TaskRecord::of(node).map(|record| record.end()).transpose().map(|end| end.map(Some))
 }
 
 impl fmt::Debug for CrewTask {

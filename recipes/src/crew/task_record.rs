@@ -110,6 +110,13 @@ impl TaskRecord {
     }
 }
 
+/// Returns how the task with this node ended, or `None` while it is open. A missing task counts as
+/// ended.
+pub(super) fn ended(node: Option<&Node>) -> Option<Result<Option<TaskEnd>>> {
+    let Some(node) = node else { return Some(Ok(None)) };
+    TaskRecord::of(node).map(|record| record.end()).transpose().map(|end| end.map(Some))
+}
+
 impl TaskState {
     /// Serializes a task in this state.
     pub(super) fn with(self, path: &Path, bytes: &[u8]) -> Result<Bytes> {
