@@ -1,5 +1,6 @@
 //! `inspect`: lists holders and waiters, at a path or at all paths below it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
@@ -195,6 +196,11 @@ fn summary(line: &[Contender]) -> String {
         let some = count(None);
         summary.push(format!("{some} for permits, whose limit the store does not record"));
     }
+    let limits: BTreeSet<u32> = line.iter().filter_map(|one| one.limit).collect();
+    if limits.len() > 1 {
+        let limits: Vec<_> = limits.iter().map(u32::to_string).collect();
+        summary.push(format!("but their limits differ: {}", limits.join(" and ")));
+    }
     summary.join(", ")
 }
 
@@ -245,6 +251,7 @@ fn object(lock: &Path, one: &Contender) -> Value {
         "state": state(one),
         "claim": claim,
         "permits": permits,
+        "limit": one.limit,
         "token": one.token.to_string(),
         "since": one.since.and_then(date),
         "lock": lock.as_str(),
