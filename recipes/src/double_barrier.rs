@@ -40,13 +40,23 @@ impl DoubleBarrier {
         self
     }
 
+    /// Makes [`enter`](DoubleBarrier::enter) fail as
+    /// [`Refused`](synod_core::error::ErrorKind::Refused) while an earlier member, which waits or
+    /// is inside, specified another number of parties. The error names both numbers, and the other
+    /// member with its session.
+    pub fn require_same_parties(mut self) -> Self {
+        self.place.same_parties = true;
+        self
+    }
+
     /// Waits until there are enough members for a round, and enters with them. A member that
     /// arrives when the round is full waits for the next round.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if another member gave up,
-    /// with [`OnLoss::Fail`]; [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost)
+    /// with [`OnLoss::Fail`], or with
+    /// [`require_same_parties`](DoubleBarrier::require_same_parties); [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost)
     /// once the client is closed, and the error of the store if it rejects the node of the member.
     /// An outage is not an error: the wait continues.
     ///

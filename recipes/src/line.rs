@@ -83,6 +83,7 @@ use crate::support::retry::RetryDelays;
 
 mod enter;
 pub(crate) mod hold;
+mod limits;
 pub(crate) mod meter;
 pub(crate) mod order;
 pub(crate) mod ticket;
@@ -100,6 +101,8 @@ pub(crate) struct Line {
     dir: Path,
     form: Form,
     label: Bytes,
+    /// True if a request fails when an earlier one names another limit.
+    same_limit: bool,
 }
 
 /// The properties of a recipe's tickets.
@@ -122,12 +125,18 @@ pub(crate) struct Form {
 
 impl Line {
     pub(crate) fn new(client: &Client, dir: Path, form: Form) -> Self {
-        Self { client: client.clone(), dir, form, label: Bytes::new() }
+        Self { client: client.clone(), dir, form, label: Bytes::new(), same_limit: false }
     }
 
     /// Sets the label of the tickets, for people and programs that inspect the queue.
     pub(crate) fn labelled(mut self, label: Bytes) -> Self {
         self.label = label;
+        self
+    }
+
+    /// Makes a request fail when an earlier one names another limit.
+    pub(crate) fn requiring_same_limit(mut self) -> Self {
+        self.same_limit = true;
         self
     }
 

@@ -50,6 +50,14 @@ impl Semaphore {
         Self { line: self.line.labelled(label.into()) }
     }
 
+    /// Makes a request fail as [`Refused`](ErrorKind::Refused), without a wait, while an earlier
+    /// holder or waiter uses another limit, or another limit [was set](Semaphore::set_permits). The
+    /// error names both limits, and the other ticket with its session. A later request with
+    /// another limit does not disturb this one. Each request costs one more read.
+    pub fn require_same_limit(self) -> Self {
+        Self { line: self.line.requiring_same_limit() }
+    }
+
     /// Waits for one permit.
     ///
     /// # Errors

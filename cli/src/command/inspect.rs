@@ -1,5 +1,6 @@
 //! `inspect`: lists holders and waiters, and the state of other recipes, at a path or below it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
@@ -170,6 +171,11 @@ pub(super) fn summary(line: &[Contender]) -> String {
         let some = count(None);
         summary.push(format!("{some} for permits, whose limit the store does not record"));
     }
+    let limits: BTreeSet<u32> = line.iter().filter_map(|one| one.limit).collect();
+    if limits.len() > 1 {
+        let limits: Vec<_> = limits.iter().map(u32::to_string).collect();
+        summary.push(format!("but their limits differ: {}", limits.join(" and ")));
+    }
     summary.join(", ")
 }
 
@@ -220,6 +226,7 @@ pub(super) fn object(lock: &Path, one: &Contender) -> Value {
         "state": state(one),
         "claim": claim,
         "permits": permits,
+        "limit": one.limit,
         "token": one.token.to_string(),
         "since": one.since.and_then(date),
         "lock": lock.as_str(),

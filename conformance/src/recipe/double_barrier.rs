@@ -25,6 +25,7 @@ cases![
     "L-DB-1 L-SEQ-9" breaks [BlindRepeat] => a_lost_answer_makes_no_second_member,
     "L-DB-4" breaks [EntersOnAnyEvent] => a_member_whose_node_is_removed_comes_again,
     "L-DB-4 L-WAT-10" breaks [EntersOnAnyEvent] => a_member_whose_node_is_removed_at_once_comes_again,
+    "L-DB-7 L-DB-6" breaks [GivenUpMemberStays] => a_member_that_requires_the_same_parties_is_refused_another,
     "L-DB-1" needs [Links] breaks [EntersOnAnyEvent] => a_member_does_not_enter_with_itself,
 ];
 
@@ -97,6 +98,36 @@ async fn no_member_enters_before_all_are_there(world: World) {
     assert!(inside.iter().all(Entered::is_inside));
     assert_eq!(inside.len(), 3);
     world.all_leave(inside).await;
+    world.left_alone(&ann, &world.at("both")).await;
+}
+
+async fn a_member_that_requires_the_same_parties_is_refused_another(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let strict = |client: &Client, parties| barrier(&world, client, parties).require_same_parties();
+    let session = answer(ann.session().await).info().id;
+    let first = entering(strict(&ann, 2));
+    world.members(&bob, 1).await;
+    for other in [1, 3, u32::MAX] {
+        let refused = world.in_time("a refusal", strict(&bob, other).enter()).await;
+        let refused = failure(refused, "another number of parties");
+        assert_eq!(refused.kind(), ErrorKind::Refused);
+        let text = refused.to_string();
+        let words = [format!("with {other} "), "with 2".to_owned(), session.to_string()];
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        world.members(&bob, 1).await;
+    }
+    // The members that agree enter, and a later member of another number does not disturb them.
+    let second = answer(world.in_time("two of two", strict(&bob, 2).enter()).await);
+    let first = first.gets(&world, "two of two").await;
+    let refused = world.in_time("a refusal", strict(&bob, 1).enter()).await;
+    assert_eq!(failure(refused, "others are inside").kind(), ErrorKind::Refused);
+    let later = enters(&world, &bob, 1);
+    world.members(&ann, 3).await;
+    world.all_leave(vec![first, second]).await;
+    let later = later.gets(&world, "a party of one").await;
+    world.all_leave(vec![later]).await;
+    let alone = answer(world.in_time("a party of one", strict(&bob, 1).enter()).await);
+    world.all_leave(vec![alone]).await;
     world.left_alone(&ann, &world.at("both")).await;
 }
 

@@ -23,6 +23,7 @@ cases![
     "L-SEM-6 L-MX-7" breaks [TryUntold] => permits_got_by_trying_let_the_next_one_in,
     "L-SEM-1 L-SEM-6" catches [EventDropped] => clients_that_name_different_limits_keep_to_the_smallest,
     "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
+    "L-SEM-8 L-SEM-4" breaks [DroppedTicketStays] => clients_that_require_the_same_limit_are_refused_another,
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
     "L-SEM-4 L-MX-9" breaks [DroppedTicketStays] => an_acquire_that_failed_holds_no_permit,
@@ -231,6 +232,52 @@ async fn more_than_there_are_is_refused(world: World) {
     }
     assert_eq!(line(&client, &world.at("pool")).await, []);
     let _all = answer(pool.acquire_many(3).await);
+}
+
+async fn clients_that_require_the_same_limit_are_refused_another(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let at = world.at("pool");
+    let strict = |client: &Client, permits| semaphore(&world, client, permits).require_same_limit();
+    let session = answer(ann.session().await).info().id;
+    let held = answer(strict(&ann, 2).acquire().await);
+    for other in [1, 3, u32::MAX] {
+        let refused = world.in_time("a refusal", strict(&bob, other).acquire()).await;
+        let tried = world.in_time("a refusal", strict(&bob, other).try_acquire()).await;
+        for error in [failure(refused, "another limit"), failure(tried, "another limit")] {
+            assert_eq!(error.kind(), ErrorKind::Refused);
+            let text = error.to_string();
+            let words = [other.to_string(), "is 2".to_owned(), session.to_string()];
+            assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        }
+        world.stand(&ann, &at, 1).await;
+    }
+    // The same limit is granted, and a later request with another one fails no earlier request.
+    let other_held = answer(strict(&bob, 2).acquire().await);
+    let mut waits = queued(&world, &bob, (strict(&bob, 2), 1), 3).await;
+    let old = queued(&world, &ann, (semaphore(&world, &ann, 3), 1), 4).await;
+    waits.waits_for(world.brief(), "two of two are taken").await;
+    answer(held.release().await);
+    let granted = waits.gets(&world, "the permit that was given back").await;
+    for permit in [other_held, granted] {
+        answer(permit.release().await);
+    }
+    // Of the two limits, that of the earlier ticket counts until its owner leaves.
+    let old = old.gets(&world, "one of three").await;
+    assert_eq!(line(&ann, &at).await.first().and_then(|one| one.limit), Some(3));
+    let refused = world.in_time("a refusal", strict(&bob, 2).acquire()).await;
+    assert_eq!(failure(refused, "another limit").kind(), ErrorKind::Refused);
+    let shared = |client: &Client| Semaphore::shared(client, world.at("pool")).require_same_limit();
+    let refused = failure(shared(&bob).try_acquire().await, "no limit was set");
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    answer(old.release().await);
+    answer(answer(strict(&bob, 2).acquire().await).release().await);
+
+    // The limit that was set counts, too.
+    answer(shared(&ann).set_permits(2).await);
+    let refused = failure(strict(&bob, 3).acquire().await, "another limit was set");
+    assert!(refused.to_string().contains("set there is 2"), "{refused}");
+    let _both = [strict(&bob, 2).acquire().await, shared(&ann).acquire().await].map(answer);
+    world.stand(&ann, &at, 2).await;
 }
 
 async fn more_permits_let_more_in(world: World) {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Change, Expect, Kind, Lifetime, Outcome, Query, Txn, View};
+use synod_core::store::{Change, Expect, Kind, Lifetime, Node, Outcome, Query, Txn, View};
 
 use crate::double_barrier::inside::Entered;
-use crate::double_barrier::member::{ENTERING, GivenUp, MemberNode, is_our_name};
+use crate::double_barrier::member::{ENTERING, GivenUp, MemberNode, is_our_name, parties_of};
 use crate::double_barrier::member_watch::{BarrierPlace, MemberWatch, News, OnLoss};
 use crate::double_barrier::present::{NextStep, Present, Round};
 use crate::layout::barrier::READY;
@@ -58,13 +58,18 @@ impl<'a> Entering<'a> {
     pub(super) async fn run(mut self, delays: &mut OutageBackoff) -> Result<Option<Entered>> {
         let session = self.place.client.session().await?;
         self.watch.open(&session).await?;
-        let (path, reads) = (&self.place.path, !self.watch.is_known());
-        let joined = MemberNode::join(&self.place.client, &session, path, self.own, reads).await?;
-        let (member, mut view) = joined;
+        if self.place.same_parties {
+            // A member that joins and fails would be counted in the meantime.
+            self.check_earlier(&session, None).await?;
+        }
+        let reads = !self.watch.is_known();
+        let BarrierPlace { client, path, parties, .. } = self.place;
+        let joined = MemberNode::join(client, &session, path, *parties, self.own, reads).await?;
+        let (mut member, mut view) = joined;
         let mut reported = if reads { None } else { self.watch.until_there(member.name()).await };
         let mut reason = Reason::Others;
         loop {
-            let step = self.read_and_step(&member, view.take(), reported.take(), &reason).await;
+            let step = self.read_and_step(&mut member, view.take(), reported.take(), &reason).await;
             if session.is_lost() {
                 return Ok(None);
             }
@@ -108,7 +113,7 @@ impl<'a> Entering<'a> {
     /// Reads, decides, and begins the round if this member has to. `None` if it must read again.
     async fn read_and_step(
         &mut self,
-        member: &MemberNode,
+        member: &mut MemberNode,
         view: Option<View>,
         reported: Option<Present>,
         reason: &Reason,
@@ -116,6 +121,7 @@ impl<'a> Entering<'a> {
         if !reported.is_some_and(|reported| self.use_reported(member, reported)) {
             self.read(member, view, reason).await?;
         }
+        self.check_parties(member).await?;
         self.step(member).await
     }
 
@@ -130,6 +136,42 @@ impl<'a> Entering<'a> {
         !self.present.is_ready()
             && self.present.count_all()
             && !self.present.has_at_least(parties + 1)
+    }
+
+    /// Fails if an earlier member specified another number of parties. Of two members that disagree
+    /// the later one fails.
+    async fn check_parties(&self, member: &mut MemberNode) -> Result<()> {
+        if !self.place.same_parties || !self.present.counted().any(|(name, _)| self.differs(name)) {
+            return Ok(());
+        }
+        // The known members may lag, and those that were reported by events have no position.
+        let checked = self.check_earlier(member.session(), Some(member)).await;
+        if checked.as_ref().is_err_and(|error| error.kind() == ErrorKind::Refused) {
+            // A failed removal continues in the background.
+            let _removed = member.leave(None).await.is_ok();
+        }
+        checked
+    }
+
+    /// Reads the members, and fails if one specified another number of parties: one that is earlier
+    /// than `me`, if there is one.
+    async fn check_earlier(&self, session: &Session, me: Option<&MemberNode>) -> Result<()> {
+        let BarrierPlace { client, path, .. } = self.place;
+        let view = session.read(Query::children(path)).await?;
+        let mut present = Present::of(&view);
+        present.discount(&client.local::<GivenUp>(), path);
+        present.discount_former(me.map_or("", MemberNode::name), self.own);
+        let other = view.nodes.iter().find(|node| {
+            let name = node.path.name();
+            let is_earlier = me.is_none_or(|me| node.sequence < me.place());
+            node.stat.is_some() && is_earlier && self.differs(name) && present.counts(name)
+        });
+        let own = self.place.parties.get();
+        other.map_or(Ok(()), |other| Err(other_parties(path, own, other)))
+    }
+
+    fn differs(&self, name: &str) -> bool {
+        parties_of(name).is_some_and(|parties| parties != self.place.parties.get())
     }
 
     /// Excludes the members that will not enter.
@@ -288,6 +330,17 @@ impl<'a> Entering<'a> {
 async fn read_round(session: &Session, ready: Query) -> Result<Option<Round>> {
     let view = session.read(ready).await?;
     Ok(view.node().map(Round::of))
+}
+
+fn other_parties(path: &Path, own: u32, other: &Node) -> Error {
+    let name = other.path.name();
+    let parties = parties_of(name).unwrap_or_default();
+    let owner = other.stat.and_then(|stat| stat.owner);
+    let session = owner.map(|id| format!(" of session {id}")).unwrap_or_default();
+    Error::new(ErrorKind::Refused, ENTERING).at(path).because(format!(
+        "this member enters with {own} parties, but the earlier member {name}{session} with \
+         {parties}"
+    ))
 }
 
 fn given_up(name: &str) -> Error {

@@ -1,6 +1,7 @@
 //! [`MemberNode`]: the owner of a member's node. Dropping it removes the node.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_core::client::Client;
@@ -20,6 +21,9 @@ pub(super) const ENTERING: &str = "entering a barrier";
 /// The maximum number of members whose removal or giving up is recorded.
 pub(super) const MAX_REMEMBERED: usize = 1_000;
 
+/// The text behind [`MEMBER`] and before the number of parties, as in `member-of3-`.
+const OF: &str = "of";
+
 /// The ephemeral node of a member.
 #[derive(Debug)]
 pub(super) struct MemberNode {
@@ -38,10 +42,11 @@ impl MemberNode {
         client: &Client,
         session: &Session,
         dir: &Path,
+        parties: NonZeroU32,
         own: &mut Vec<String>,
         reads: bool,
     ) -> Result<(Self, Option<View>)> {
-        let path = session.unique(&dir.join(MEMBER)?)?;
+        let path = session.unique(&dir.join(&format!("{MEMBER}{OF}{parties}-"))?)?;
         own.push(path.name().to_owned());
         let joining = Joining { prefix: Some(path.clone()), given_up: client.local() };
         let create = Txn::new().create_sequential(path, "", Lifetime::Session);
@@ -150,6 +155,12 @@ impl Drop for Joining {
 /// Returns `true` if a node of this name is a member of this library.
 pub(super) fn is_our_name(name: &str) -> bool {
     name.starts_with(MEMBER)
+}
+
+/// The number of parties that a member specified. `None` for members of other libraries.
+pub(super) fn parties_of(name: &str) -> Option<u32> {
+    let (parties, _id) = name.strip_prefix(MEMBER)?.strip_prefix(OF)?.split_once('-')?;
+    parties.parse().ok()
 }
 
 /// The query for the members.

@@ -176,6 +176,8 @@ pub(super) struct BarrierPlace {
     pub(super) path: Path,
     pub(super) parties: NonZeroU32,
     pub(super) on_loss: OnLoss,
+    /// True if all members must specify the same number of parties.
+    pub(super) same_parties: bool,
     /// The watch of a member that has left, for the next round.
     idle: Arc<Mutex<Option<MemberWatch>>>,
 }
@@ -183,7 +185,7 @@ pub(super) struct BarrierPlace {
 impl BarrierPlace {
     pub(super) fn new(client: &Client, path: Path, parties: NonZeroU32) -> Self {
         let (client, on_loss) = (client.clone(), OnLoss::default());
-        Self { client, path, parties, on_loss, idle: Arc::default() }
+        Self { client, path, parties, on_loss, same_parties: false, idle: Arc::default() }
     }
 
     /// A watch of the members: the watch of an earlier round, if it is not in use.

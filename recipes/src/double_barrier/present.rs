@@ -126,8 +126,14 @@ impl Present {
         self.members.keys().all(|name| self.counts(name))
     }
 
-    fn counts(&self, name: &str) -> bool {
+    pub(super) fn counts(&self, name: &str) -> bool {
         !self.discounted.iter().any(|prefix| name.starts_with(prefix.as_str()))
+    }
+
+    /// The members that count, with their positions.
+    pub(super) fn counted(&self) -> impl Iterator<Item = (&String, Option<Sequence>)> {
+        let counted = self.members.iter().filter(|(name, _)| self.counts(name));
+        counted.map(|(name, place)| (name, *place))
     }
 
     /// Returns `true` if there are at least this many members.
@@ -148,8 +154,7 @@ impl Present {
                 return NextStep::Wait;
             }
         }
-        let counted = self.members.iter().filter(|(name, _)| self.counts(name));
-        let mut waiting: Vec<_> = counted.map(|(name, place)| (*place, name)).collect();
+        let mut waiting: Vec<_> = self.counted().map(|(name, place)| (place, name)).collect();
         waiting.sort();
         waiting.truncate(parties);
         // Members of another library begin their rounds themselves.

@@ -19,9 +19,12 @@ use crate::mutant::mistake;
 impl Line {
     /// Creates a ticket and waits until it is granted.
     pub(crate) async fn enter(&self) -> Result<Ticket> {
+        self.check_limits_now().await?;
         let mut ticket = self.enqueue().await?;
-        ticket.granted().await?;
-        Ok(ticket)
+        match ticket.granted().await {
+            Ok(()) => Ok(ticket),
+            Err(error) => Err(ticket.refused(error).await),
+        }
     }
 
     /// [`Line::enter`] that returns a guard of any recipe.
@@ -45,10 +48,11 @@ impl Line {
         mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
         let Some(sharing) = sharing else { return Ok(None) };
         let mut ticket = self.enqueue().await?.sharing(sharing);
-        if ticket.check_granted().await? {
-            return Ok(Some(ticket));
+        match ticket.check_granted().await {
+            Ok(true) => return Ok(Some(ticket)),
+            Ok(false) => ticket.leave().await,
+            Err(error) => return Err(ticket.refused(error).await),
         }
-        ticket.leave().await;
         Ok(None)
     }
 
@@ -63,6 +67,7 @@ impl Line {
             // Possibly no node in the window is a ticket: read the whole directory.
             view = self.client.read(query).await?;
         }
+        self.check_limits(&view).await?;
         let claim = Claim::of_suffix(&self.form.suffix);
         let mut queue = Tickets::of(&view);
         if queue.turn_behind(claim, self.form.capacity) != Turn::Now {

@@ -46,7 +46,7 @@ pub(crate) struct Entry {
 pub(crate) struct Tickets {
     pub(super) entries: Vec<Entry>,
     /// The number of permits that exist, if a node in the directory has it in its name.
-    posted: Option<u32>,
+    pub(super) posted: Option<u32>,
 }
 
 /// The prefix of the name of the node that contains the number of permits.
@@ -286,6 +286,12 @@ pub struct Contender {
     pub since: Option<SystemTime>,
     /// The session that owns its ticket.
     pub owner: Option<SessionId>,
+    /// The limit of its permits, as its owner specified it with [`Semaphore::new`]. Contenders of
+    /// one semaphore should agree: see
+    /// [`Semaphore::require_same_limit`](crate::lock::Semaphore::require_same_limit).
+    ///
+    /// [`Semaphore::new`]: crate::lock::Semaphore::new
+    pub limit: Option<u32>,
     /// Its label.
     pub label: Bytes,
 }
@@ -302,6 +308,7 @@ impl Contender {
             token: Token::new(stat.created),
             since: since(one.path.name()),
             owner: stat.owner,
+            limit: one.all,
             label: node.data.slice(prefix..),
         })
     }

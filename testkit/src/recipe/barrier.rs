@@ -36,6 +36,10 @@ pub(super) const KIND: Kind = Kind {
         ("L-DB-4", "the members of a double barrier do not wait for a member that died"),
         ("L-DB-5", "a surplus member of a double barrier waits for the next round"),
         ("L-DB-6", "a member that cancelled its entry into a double barrier does not count"),
+        (
+            "L-DB-7",
+            "a member that requires the same number of parties fails while an earlier one has another",
+        ),
     ],
     kept: &[
         ("a_wait_goes_on_in_the_next_session", "L-BAR-1 L-CD-1"),

@@ -72,6 +72,10 @@ pub(super) const KIND: Kind = Kind {
         ("L-SEM-5", "the permits of a lost session are free"),
         ("L-SEM-6", "a request for many permits is not overtaken by later requests for few"),
         ("L-SEM-7", "a request for more permits than the limit is rejected without a wait"),
+        (
+            "L-SEM-8",
+            "a request that requires the same limit fails while an earlier one has another limit",
+        ),
     ],
     kept: &[
         ("a_use_dropped_at_any_await_leaves_nothing", "L-MX-9"),
