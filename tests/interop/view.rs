@@ -2,11 +2,13 @@
 
 use synod::lock::Mutex;
 use synod::{Client, Path};
+use synod_servers::zookeeper::TICK;
 use synod_view::item::{Contest, Item, ItemState};
 use synod_view::recognition::{Certainty, OtherQueue};
 use synod_view::survey::Survey;
+use tokio::time::{Instant, sleep};
 
-use crate::peer::Peer;
+use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, stand};
 
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 5] = [
@@ -27,13 +29,19 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 5] = [
     }),
 ];
 
-/// The single item below a path.
+/// The single item below a path, once it is there: a peer may answer before it is.
 async fn found(client: &Client, path: &Path) -> Item {
-    let mut survey = Survey::new(client, path, 1_000).await.expect("reachable");
-    let item = survey.next().await.expect("reachable").expect("one is there");
-    let more = survey.next().await.expect("reachable");
-    assert!(more.is_none(), "{item:?} and {more:?}");
-    item
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut survey = Survey::new(client, path, 1_000).await.expect("reachable");
+        if let Some(item) = survey.next().await.expect("reachable") {
+            let more = survey.next().await.expect("reachable");
+            assert!(more.is_none(), "{item:?} and {more:?}");
+            return item;
+        }
+        assert!(Instant::now() < end, "nothing is found at {path}");
+        sleep(TICK / 10).await;
+    }
 }
 
 fn below(path: &Path, name: &str) -> Path {
