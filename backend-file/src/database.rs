@@ -27,7 +27,8 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// - `meta`: one row. `ceiling` is the last revision that is reserved, and synced to the disk;
 ///   `trimmed` the last one that `changes` has forgotten; `seats` counts the seats that were added
-///   and removed.
+///   and removed; `boot` is the start of the machine at which the database was last found
+///   undamaged.
 /// - `nodes`: nodes, and containers, whose `created` is null.
 /// - `sessions`: `due` and `clock` are set for a session that lingers, once its process has ended.
 /// - `changes`: the last changes, which the observers of all processes read by revision.
@@ -37,9 +38,10 @@ const TABLES: &str = "
         revision INTEGER NOT NULL,
         ceiling INTEGER NOT NULL,
         trimmed INTEGER NOT NULL,
-        seats INTEGER NOT NULL
+        seats INTEGER NOT NULL,
+        boot TEXT NOT NULL
     ) STRICT;
-    INSERT INTO meta VALUES (1, 0, 0, 0, 0);
+    INSERT INTO meta VALUES (1, 0, 0, 0, 0, '');
     CREATE TABLE nodes (
         id INTEGER PRIMARY KEY,
         path TEXT NOT NULL UNIQUE,
@@ -84,6 +86,8 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Connection, Fault> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(dir.join("store.db"), flags)?;
     prepare(&db)?;
+    // The thread of the checkpoints does that.
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
     let format: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let owner: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     match (owner, format) {
@@ -130,6 +134,12 @@ fn create(db: &mut Connection) -> Result<(), Fault> {
     tx.pragma_update(None, "user_version", FORMAT)?;
     tx.commit()?;
     Ok(())
+}
+
+/// Checks that the database is undamaged. Reads all of it.
+pub(crate) fn check(db: &Connection) -> Result<(), Fault> {
+    let found: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if found == "ok" { Ok(()) } else { Err(Fault::Damaged(found)) }
 }
 
 /// Sets whether a commit waits until it is on the disk, with all commits before it.

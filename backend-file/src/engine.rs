@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use rusqlite::TransactionBehavior;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::random::Random;
 
-use crate::database::{open_reader, open_writer, set_synced};
+use crate::checkpoint;
+use crate::database::{check, open_reader, open_writer, set_synced};
 use crate::fault::Fault;
 use crate::filter::Wakes;
 use crate::machine::Machine;
@@ -23,6 +25,11 @@ use crate::{heart, lookout, writer};
 
 /// The number of threads that read.
 const READERS: usize = 2;
+
+/// The number of attempts to find the reader of the FIFO of another seat, and the pause between
+/// two.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The call of all errors of this module.
 const OPENING: &str = "opening a session";
@@ -75,6 +82,8 @@ impl Engine {
             })?;
         }
         let of_writer = shared.clone();
+        let (copier, of_copier) = (open_reader(dir)?, shared.clone());
+        thread("synod-file-copy", move || checkpoint::run(&of_copier, &copier))?;
         thread("synod-file-write", move || writer::run(&of_writer, db))?;
         let of_observer = shared.clone();
         thread("synod-file-watch", move || lookout::run(&of_observer, &observer, seen))?;
@@ -101,16 +110,22 @@ fn sit_down(place: Place) -> Result<(Shared, rusqlite::Connection, u64), Fault> 
     let mut db = open_writer(place.path())?;
     let id = SeatId::new(Random::from_system().number());
     let before = seat::list(place.seats())?;
+    let mut dead = Vec::new();
+    for other in &before {
+        dead.extend(judge(&place, *other)?.map(|seat| (*other, seat)));
+    }
+    let is_first = dead.len() == before.len();
+    let is_unchecked = is_first && Meta::is_of_earlier_boot(&db, machine.boot())?;
+    if is_unchecked {
+        check(&db)?;
+    }
+    checkpoint::copy_if_long(&db)?;
     let seat = Seat::create(place.seats(), id)?;
     set_synced(&db, true)?;
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let meta = Meta::read(&tx)?;
     let mut writing = Writing::new(&tx, meta, &machine);
-    let mut dead = Vec::new();
-    for other in &before {
-        dead.extend(DeadSeat::judge(place.seats(), *other)?.map(|seat| (*other, seat)));
-    }
-    if dead.len() == before.len() {
+    if is_first {
         // Nobody else has the store open: the machine may have been started again.
         writing.meta.start_again();
         sessions::linger_by(&tx, &machine)?;
@@ -123,6 +138,9 @@ fn sit_down(place: Place) -> Result<(Shared, rusqlite::Connection, u64), Fault> 
     writing.meta.seats += 1;
     let meta = writing.meta;
     meta.write(&tx)?;
+    if is_unchecked {
+        Meta::set_boot(&tx, machine.boot())?;
+    }
     drop(writing);
     tx.commit()?;
     for (_, seat) in dead {
@@ -133,6 +151,26 @@ fn sit_down(place: Place) -> Result<(Shared, rusqlite::Connection, u64), Fault> 
     shared.peers.refresh(shared.place.seats(), id, meta.seats)?;
     shared.peers.wake(&Wakes::every_seat().into_probes());
     Ok((shared, db, meta.revision))
+}
+
+/// Tries the lock of another seat, and refuses a seat that is not of this machine: its lock is
+/// held, and nobody here reads its FIFO. A process that is just ending closes both, one after the
+/// other.
+fn judge(place: &Place, other: SeatId) -> Result<Option<DeadSeat>, Fault> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        if let Some(dead) = DeadSeat::judge(place.seats(), other)? {
+            return Ok(Some(dead));
+        }
+        if !seat::has_no_reader(place.seats(), other)? {
+            return Ok(None);
+        }
+        attempts -= 1;
+        if attempts == 0 {
+            return Err(Fault::Shared(other.to_string()));
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Fault> {

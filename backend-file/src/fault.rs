@@ -14,6 +14,10 @@ pub(crate) enum Fault {
     Io(io::Error),
     /// The directory is not the one that was opened any more.
     Gone,
+    /// The database does not agree with itself.
+    Damaged(String),
+    /// The seat with this name has an owner that runs under another kernel.
+    Shared(String),
     /// The data in the database is not of this program.
     Foreign(String),
 }
@@ -26,10 +30,21 @@ impl Fault {
             Self::Sql(error) => sql_error(error, doing),
             Self::Io(error) => Error::new(ErrorKind::Backend, doing)
                 .because(format!("a file of the store failed: {error}")),
+            Self::Damaged(found) => {
+                Error::new(ErrorKind::Backend, doing).because(format!("{DAMAGED} ({found})"))
+            }
+            Self::Shared(seat) => Error::new(ErrorKind::Unsupported, doing).because(format!(
+                "the directory is shared between machines: another one has the seat {seat}, whose \
+                 FIFO nobody on this machine reads; a store in a directory is for one machine"
+            )),
             Self::Foreign(why) => Error::new(ErrorKind::Backend, doing).because(why.clone()),
         }
     }
 }
+
+/// A damaged database is never repaired silently: what was lost cannot be known.
+const DAMAGED: &str = "the database store.db is damaged, and is not repaired: stop all programs \
+    that use it, keep a copy of the directory, and put a file of `synod backup` in its place";
 
 fn sql_error(error: &rusqlite::Error, doing: &'static str) -> Error {
     let code = error.sqlite_error_code();
@@ -43,9 +58,7 @@ fn sql_error(error: &rusqlite::Error, doing: &'static str) -> Error {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "another program has the database locked: only synod may open its files".to_owned()
         }
-        Some(ErrorCode::DatabaseCorrupt) => "the database store.db is damaged: stop all programs \
-            that use it, keep a copy of the directory, and put a backup in its place"
-            .to_owned(),
+        Some(ErrorCode::DatabaseCorrupt) => DAMAGED.to_owned(),
         Some(ErrorCode::NotADatabase) => "store.db is no database".to_owned(),
         _ => format!("the database failed: {error}"),
     };

@@ -41,6 +41,7 @@
 mod backend;
 mod care;
 mod changes;
+mod checkpoint;
 mod database;
 mod engine;
 mod fault;

@@ -8,6 +8,7 @@ use synod_core::random::Random;
 /// time.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
+    boot: Option<String>,
     clock: String,
 }
 
@@ -16,11 +17,17 @@ impl Machine {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         let namespace = std::fs::read_link("/proc/self/ns/time");
         // A clock that cannot be named is a clock of its own.
-        let clock = match (boot, namespace) {
-            (Ok(boot), Ok(namespace)) => format!("{} {}", boot.trim(), namespace.display()),
+        let boot = boot.ok().map(|boot| boot.trim().to_owned());
+        let clock = match (&boot, namespace) {
+            (Some(boot), Ok(namespace)) => format!("{boot} {}", namespace.display()),
             _ => Random::from_system().id(),
         };
-        Self { clock }
+        Self { boot, clock }
+    }
+
+    /// Returns the id of the start of the machine; nothing, if the system does not report it.
+    pub(crate) fn boot(&self) -> &str {
+        self.boot.as_deref().unwrap_or_default()
     }
 
     /// Returns the name of the clock.

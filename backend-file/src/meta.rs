@@ -52,6 +52,19 @@ impl Meta {
         Ok(())
     }
 
+    /// Returns `true` if the machine was started again since the database was last opened: only
+    /// that, and no end of a process, can damage the file. Without a known start it may have been.
+    pub(crate) fn is_of_earlier_boot(db: &Connection, boot: &str) -> Result<bool, Fault> {
+        let last: String = db.query_row("SELECT boot FROM meta", [], |row| row.get(0))?;
+        Ok(boot.is_empty() || last != boot)
+    }
+
+    /// Records the start of the machine.
+    pub(crate) fn set_boot(db: &Connection, boot: &str) -> Result<(), Fault> {
+        db.execute("UPDATE meta SET boot = ?1", [boot])?;
+        Ok(())
+    }
+
     /// Returns `true` if the next block must be reserved before anything is written.
     pub(crate) fn is_short(&self) -> bool {
         self.ceiling - self.revision < RESERVE

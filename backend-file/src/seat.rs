@@ -125,7 +125,8 @@ impl Seat {
     /// Copies the descriptors by which others see that the owner lives: while one of them is open,
     /// in any process, the seat is not free.
     pub(crate) fn copy_files(&self) -> io::Result<Vec<OwnedFd>> {
-        [&self.lock, &self.life].map(OwnedFd::try_clone).into_iter().collect()
+        // With the FIFO that it reads: a seat without a reader is that of another machine.
+        [&self.lock, &self.life, &self.wake].map(OwnedFd::try_clone).into_iter().collect()
     }
 
     /// Wakes the own observer.
@@ -229,6 +230,17 @@ pub(crate) fn try_lock_beat(
 /// no turn.
 pub(crate) fn is_free(seats: BorrowedFd<'_>, id: SeatId) -> io::Result<bool> {
     Ok(try_lock(seats, &id.file("lock"), FlockOperation::NonBlockingLockShared)?.is_some())
+}
+
+/// Returns `true` if no process of this machine has the FIFO of a seat open to read it. Its owner
+/// has, while it lives.
+pub(crate) fn has_no_reader(seats: BorrowedFd<'_>, id: SeatId) -> io::Result<bool> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(seats, &*id.file("wake"), flags, Mode::empty()) {
+        Ok(_) | Err(Errno::NOENT) => Ok(false),
+        Err(Errno::NXIO) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl DeadSeat {

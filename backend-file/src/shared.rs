@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     pub(crate) writes: Queue<Box<dyn Job>>,
     pub(crate) reads: Queue<ReadJob>,
+    /// Requests of the writer to look whether a checkpoint is due.
+    pub(crate) checkpoints: Queue<()>,
     sessions: Mutex<Sessions>,
     /// The number of changes of the filter when it was written.
     published: Mutex<u64>,
@@ -88,6 +90,7 @@ impl Shared {
             watches: Watches::default(),
             writes: Queue::new(),
             reads: Queue::new(),
+            checkpoints: Queue::new(),
             sessions: Mutex::default(),
             published: Mutex::default(),
             beat: Condvar::new(),
@@ -100,6 +103,7 @@ impl Shared {
         self.is_stopped.store(true, Ordering::Release);
         self.writes.close();
         self.reads.close();
+        self.checkpoints.close();
         self.seat.wake();
         // With the lock, so that the heartbeats are either before their check or waiting.
         let _sessions = self.sessions();

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::changes::{self, KEPT};
+use crate::checkpoint;
 use crate::database::set_synced;
 use crate::fault::Fault;
 use crate::filter::Wakes;
@@ -27,12 +28,17 @@ enum BatchEnd {
 
 /// Writes until the queue is closed.
 pub(crate) fn run(shared: &Shared, mut db: Connection) {
+    let mut batches: u32 = 0;
     loop {
         let batch = shared.writes.take(BATCH);
         if batch.is_empty() {
             return;
         }
         write(shared, &mut db, batch);
+        batches = batches.wrapping_add(1);
+        if batches.is_multiple_of(checkpoint::BATCHES) {
+            shared.checkpoints.push(());
+        }
     }
 }
 

@@ -1,0 +1,112 @@
+//! The care for the files of a store: a log that does not grow without bound, a damaged database, and
+//! a directory that another machine uses.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+use synod_core::error::{ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{Backend as _, Expect, Lifetime, SessionOptions, Store, Txn};
+use synod_file::{FileBackend, FileOptions};
+use synod_servers::home::Home;
+
+fn home() -> (Home, PathBuf) {
+    let home = Home::in_memory("care").expect("a directory can be created");
+    let directory = home.path().join("store");
+    (home, directory)
+}
+
+async fn open(directory: &FilePath) -> Result<Box<dyn Store>> {
+    let ttl = SessionOptions::new(Duration::from_secs(60));
+    FileBackend::new(FileOptions::new(directory)).open(&ttl).await
+}
+
+fn path(text: &str) -> Path {
+    Path::new(text).expect("valid")
+}
+
+/// Waits until the threads of all seats have ended, which nobody waits for otherwise.
+fn wait_until_left(directory: &FilePath) {
+    for file in fs::read_dir(directory.join("seats")).expect("there") {
+        let file = file.expect("readable").path();
+        if file.extension().is_some_and(|part| part == "lock") {
+            let lock = fs::File::open(file).expect("there");
+            flock(&lock, FlockOperation::LockShared).expect("granted");
+        }
+    }
+}
+
+/// Changes the database while nobody has it open.
+fn change(directory: &FilePath, sql: &str) {
+    wait_until_left(directory);
+    let database = rusqlite::Connection::open(directory.join("store.db")).expect("there");
+    database.execute_batch(sql).expect("valid");
+}
+
+#[tokio::test]
+async fn the_log_does_not_grow_with_the_number_of_commits() {
+    const SIZE: usize = 256 * 1024;
+    let (_home, directory) = home();
+    let store = open(&directory).await.expect("new");
+    let created = Txn::new().create(path("/a"), "", Lifetime::Session);
+    store.commit(created).await.expect("answered").ok().expect("free");
+    let log = || fs::metadata(directory.join("store.db-wal")).expect("there").len();
+    // Four times the size at which the log is copied in the turn.
+    for round in 0..1_024_usize {
+        let data = vec![u8::try_from(round % 251).expect("small"); SIZE];
+        let set = Txn::new().set(path("/a"), data, Expect::Any);
+        store.commit(set).await.expect("answered").ok().expect("there");
+    }
+    assert!(log() < 192 * 1024 * 1024, "{} bytes", log());
+    store.close().await.expect("it ends");
+}
+
+#[tokio::test]
+async fn a_database_that_a_restart_has_damaged_is_refused_and_names_the_backup() {
+    let (_home, directory) = home();
+    let store = open(&directory).await.expect("new");
+    for number in 0..200 {
+        let at = path(&format!("/node-{number}"));
+        let created = Txn::new().create(at, vec![7; 1_000], Lifetime::Persistent);
+        store.commit(created).await.expect("answered").ok().expect("free");
+    }
+    store.close().await.expect("it ends");
+    drop(store);
+    // As if the machine had been started again; the log is copied into the database.
+    change(&directory, "UPDATE meta SET boot = 'earlier'; PRAGMA wal_checkpoint(TRUNCATE);");
+    open(&directory).await.expect("nothing is damaged").close().await.expect("it ends");
+
+    change(&directory, "UPDATE meta SET boot = 'earlier'; PRAGMA wal_checkpoint(TRUNCATE);");
+    let file = fs::OpenOptions::new().write(true).open(directory.join("store.db")).expect("there");
+    let pages = file.metadata().expect("there").len() / 4_096;
+    // Not the first pages, which each opening reads.
+    for page in pages / 2..pages {
+        file.write_all_at(&[0xA5; 1_024], page * 4_096).expect("written");
+    }
+    drop(file);
+    let error = open(&directory).await.expect_err("it is damaged");
+    assert_eq!(error.kind(), ErrorKind::Backend);
+    assert!(error.to_string().contains("synod backup"), "{error}");
+}
+
+#[tokio::test]
+async fn a_directory_whose_seat_belongs_to_another_machine_is_refused() {
+    let (_home, directory) = home();
+    open(&directory).await.expect("new").close().await.expect("it ends");
+    // Locked, and nobody reads its FIFO: as another kernel would have it.
+    let file = |part: &str| directory.join(format!("seats/00000000000000aa.{part}"));
+    let lock = fs::File::create(file("lock")).expect("new");
+    flock(&lock, FlockOperation::LockExclusive).expect("free");
+    mknodat(CWD, file("wake"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("new");
+    let error = open(&directory).await.expect_err("the other machine has it");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("shared between machines"), "{error}");
+
+    // Its owner ends.
+    drop(lock);
+    open(&directory).await.expect("it is free").close().await.expect("it ends");
+    assert!(!file("lock").exists(), "the dead seat was removed");
+}
