@@ -64,6 +64,22 @@ impl Config {
     pub fn backend(&self) -> Result<Arc<dyn Backend>> {
         Plan::of(self)?.open()
     }
+
+    /// The backend of a directory, for the calls that only it has, such as backups.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if the config contradicts itself, or is
+    /// that of another store.
+    #[cfg(all(feature = "file", target_os = "linux"))]
+    pub fn file_backend(&self) -> Result<synod_file::FileBackend> {
+        let plan = Plan::of(self)?;
+        if plan.target.scheme != Scheme::File {
+            let scheme = plan.target.scheme.as_str();
+            return Err(invalid(format!("{scheme}:// is no directory, as file:///var/lib/app is")));
+        }
+        backend::file_backend(plan.target)
+    }
 }
 
 impl Plan {

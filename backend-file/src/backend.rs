@@ -1,6 +1,7 @@
 //! [`FileBackend`]: opens sessions on a directory.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,10 +11,13 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Backend, Change, SessionId, SessionOptions, Store, clamp_ttl};
 use tokio::sync::oneshot;
 
+use crate::backup;
 use crate::changes::{self, Entry};
 use crate::engine::{Engine, unblocked};
 use crate::job::Call;
 use crate::options::FileOptions;
+use crate::report::{self, FileReport};
+use crate::sessions::Reason;
 use crate::store::FileStore;
 use crate::writing::Writing;
 
@@ -74,7 +78,7 @@ impl FileBackend {
         const EXPIRING: &str = "ending a session";
         let engine = self.engine().await?;
         let (call, _claim, ended) =
-            Call::new(EXPIRING, move |writing: &mut Writing<'_>| writing.end(id));
+            Call::new(EXPIRING, move |writing: &mut Writing<'_>| writing.end(id, Reason::Expired));
         engine.0.writes.push(Box::new(call));
         ended.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unreachable, EXPIRING)))
     }
@@ -99,6 +103,37 @@ impl FileBackend {
         let stopped = |_| Error::new(ErrorKind::Unreachable, READING);
         let entries = changes.await.map_err(stopped)?.map_err(|fault| fault.to_error(READING))?;
         Ok(entries.into_iter().filter_map(Entry::into_change).collect())
+    }
+
+    /// Writes the database, as of one moment, to a new file, which only this user may read. Other
+    /// processes go on reading and writing. The file, as `store.db` in a new directory, is a store.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if there is no store, or if the file exists or cannot be created, and
+    /// the errors of a read.
+    ///
+    /// # Cancel safety
+    ///
+    /// The file of a dropped call is completed, or removed.
+    pub async fn backup(&self, file: impl Into<PathBuf>) -> Result<()> {
+        let (directory, file) = (self.options.directory.clone(), file.into());
+        unblocked(move || backup::write(&directory, &file)).await
+    }
+
+    /// Reports on the store, and on the processes that use it. Changes nothing, and opens no
+    /// session.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if there is no store, and the errors of a read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn report(&self) -> Result<FileReport> {
+        let directory = self.options.directory.clone();
+        unblocked(move || report::report(&directory)).await
     }
 
     /// Returns the number of watches of the sessions of this process.

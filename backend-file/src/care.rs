@@ -17,7 +17,7 @@ use synod_core::store::SessionId;
 use crate::fault::Fault;
 use crate::job::Call;
 use crate::seat::{self, DeadSeat, SeatId};
-use crate::sessions;
+use crate::sessions::{self, Reason};
 use crate::shared::Shared;
 use crate::writing::Writing;
 
@@ -194,12 +194,9 @@ fn perform(shared: &Arc<Shared>, writing: &mut Writing<'_>, task: &Task) -> Resu
         Task::Dead(seat) => end_dead(shared, writing, *seat),
         Task::Silent { seat, beat, silence } => end_silent(shared, writing, *seat, *beat, *silence),
         Task::Node { path, modified } => writing.expire_node(path, *modified),
-        Task::Lingered(session) => {
-            tracing::info!("session {session} ends: its process ended a time to live ago");
-            writing.end(*session)
-        }
+        Task::Lingered(session) => writing.end(*session, Reason::Lingered),
         Task::Dropped(session) => {
-            writing.end(*session)?;
+            writing.end(*session, Reason::Dropped)?;
             let (shared, session) = (shared.clone(), *session);
             writing.after.push(Box::new(move |_| shared.forget_session(session)));
             Ok(())
@@ -237,8 +234,7 @@ fn end_silent(
     };
     let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
     for session in sessions::of_seat(writing.db, seat, silence_ms)? {
-        tracing::info!("session {session} ends: its process sends no heartbeats");
-        writing.end(session)?;
+        writing.end(session, Reason::Silent)?;
     }
     writing.after.push(Box::new(move |_| drop(lock)));
     Ok(())

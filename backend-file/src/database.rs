@@ -16,6 +16,9 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::fault::Fault;
 
+/// The name of the file.
+pub(crate) const DATABASE: &str = "store.db";
+
 /// The format of the tables. A store of another format is refused.
 const FORMAT: i64 = 1;
 
@@ -31,6 +34,7 @@ const BUSY: Duration = Duration::from_secs(5);
 ///   undamaged.
 /// - `nodes`: nodes, and containers, whose `created` is null.
 /// - `sessions`: `due` and `clock` are set for a session that lingers, once its process has ended.
+/// - `ends`: the last sessions that ended without being closed, for people.
 /// - `changes`: the last changes, which the observers of all processes read by revision.
 const TABLES: &str = "
     CREATE TABLE meta (
@@ -62,12 +66,20 @@ const TABLES: &str = "
     CREATE TABLE sessions (
         id INTEGER PRIMARY KEY,
         seat TEXT NOT NULL,
+        pid INTEGER NOT NULL,
         ttl INTEGER NOT NULL,
         lingers INTEGER NOT NULL,
         due INTEGER,
         clock TEXT
     ) STRICT;
     CREATE INDEX sessions_of_seat ON sessions (seat);
+    CREATE TABLE ends (
+        id INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        pid INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        reason TEXT NOT NULL
+    ) STRICT;
     CREATE TABLE changes (
         id INTEGER PRIMARY KEY,
         revision INTEGER NOT NULL,
@@ -84,22 +96,16 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Connection, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut db = Connection::open_with_flags(dir.join("store.db"), flags)?;
+    let mut db = Connection::open_with_flags(dir.join(DATABASE), flags)?;
     prepare(&db)?;
     // The thread of the checkpoints does that.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
-    let format: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let owner: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    match (owner, format) {
-        (APPLICATION_ID, FORMAT) => {}
-        (0, 0) => create(&mut db)?,
-        (APPLICATION_ID, _) => {
-            return Err(Fault::Foreign(format!(
-                "the store has format {format}, and this version of synod knows format {FORMAT}"
-            )));
-        }
-        _ => return Err(Fault::Foreign("store.db is not a store of synod".into())),
+    if identity(&db)? == (0, 0) {
+        create(&mut db)?;
     }
+    check_format(&db)?;
+    // A backup has another mode, until it is opened.
+    db.pragma_update(None, "journal_mode", "wal")?;
     // Without a checkpoint, which syncs: a program that runs for a moment should not pay for one.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(db)
@@ -107,12 +113,35 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Connection, Fault> {
 
 /// Opens a connection that only reads.
 pub(crate) fn open_reader(dir: &Path) -> Result<Connection, Fault> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(dir.join("store.db"), flags)?;
-    prepare(&db)?;
+    let db = open_copier(dir)?;
     db.pragma_update(None, "query_only", true)?;
+    Ok(db)
+}
+
+/// Opens a connection that reads, and may write other files.
+pub(crate) fn open_copier(dir: &Path) -> Result<Connection, Fault> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(dir.join(DATABASE), flags)?;
+    prepare(&db)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(db)
+}
+
+/// Returns the program of the file and the format of its tables; zeros for a new file.
+fn identity(db: &Connection) -> Result<(i64, i64), Fault> {
+    let number = |name| db.pragma_query_value(None, name, |row| row.get(0));
+    Ok((number("application_id")?, number("user_version")?))
+}
+
+/// Refuses the database of another program, and tables of another format.
+pub(crate) fn check_format(db: &Connection) -> Result<(), Fault> {
+    match identity(db)? {
+        (APPLICATION_ID, FORMAT) => Ok(()),
+        (APPLICATION_ID, format) => Err(Fault::Foreign(format!(
+            "the store has format {format}, and this version of synod knows format {FORMAT}"
+        ))),
+        _ => Err(Fault::Foreign("store.db is not a store of synod".into())),
+    }
 }
 
 fn prepare(db: &Connection) -> Result<(), Fault> {
@@ -138,8 +167,13 @@ fn create(db: &mut Connection) -> Result<(), Fault> {
 
 /// Checks that the database is undamaged. Reads all of it.
 pub(crate) fn check(db: &Connection) -> Result<(), Fault> {
+    damage(db)?.map_or(Ok(()), |found| Err(Fault::Damaged(found)))
+}
+
+/// Returns a description of the damage of the database, if there is any. Reads all of it.
+pub(crate) fn damage(db: &Connection) -> Result<Option<String>, Fault> {
     let found: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if found == "ok" { Ok(()) } else { Err(Fault::Damaged(found)) }
+    Ok((found != "ok").then_some(found))
 }
 
 /// Sets whether a commit waits until it is on the disk, with all commits before it.

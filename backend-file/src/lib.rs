@@ -39,6 +39,7 @@
 #![cfg(target_os = "linux")]
 
 mod backend;
+mod backup;
 mod care;
 mod changes;
 mod checkpoint;
@@ -52,10 +53,12 @@ mod lookout;
 mod machine;
 mod meta;
 mod options;
+mod owner;
 mod peers;
 mod place;
 mod query;
 mod queue;
+mod report;
 mod seat;
 mod sessions;
 mod shared;
@@ -67,3 +70,4 @@ mod writing;
 
 pub use backend::FileBackend;
 pub use options::FileOptions;
+pub use report::{FileProcess, FileProcessState, FileReport, FileSessionEnd};

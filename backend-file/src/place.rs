@@ -106,15 +106,7 @@ impl Place {
 
     /// Returns the id of the process that has the turn, if the system reports it to this process.
     pub(crate) fn turn_holder(&self) -> Option<u32> {
-        let stat = rustix::fs::fstat(&self.turn).ok()?;
-        let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
-        let file = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        let of_turn = |line: &&str| {
-            let mut words = line.split_whitespace().skip(1);
-            words.next() == Some("FLOCK") && words.any(|word| word == file)
-        };
-        locks.lines().find(of_turn)?.split_whitespace().nth(4)?.parse().ok()
+        lock_holder(&self.turn)
     }
 
     /// Fails if the paths of the store name other files than those that are open: a directory that
@@ -136,6 +128,20 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let _unlocked = rustix::fs::flock(self.0, FlockOperation::Unlock).is_ok();
     }
+}
+
+/// Returns the id of the process that has the lock of a file, if the system reports it to this
+/// process.
+pub(crate) fn lock_holder(file: &OwnedFd) -> Option<u32> {
+    let stat = rustix::fs::fstat(file).ok()?;
+    let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
+    let file = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let of_file = |line: &&str| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next() == Some("FLOCK") && words.any(|word| word == file)
+    };
+    locks.lines().find(of_file)?.split_whitespace().nth(4)?.parse().ok()
 }
 
 /// Locks a file. Waits again if a signal interrupts it.
@@ -189,12 +195,31 @@ fn check_owner(path: &Path, stat: &Stat) -> Result<()> {
     Ok(())
 }
 
-fn check_file_system(path: &Path, dir: &OwnedFd) -> Result<()> {
-    let number = rustix::fs::fstatfs(dir).map_err(|error| refusal(path, &error.into()))?.f_type;
+/// Returns the number of the file system of a directory.
+fn file_system_number(dir: &OwnedFd) -> io::Result<u64> {
+    let number = rustix::fs::fstatfs(dir)?.f_type;
     #[expect(clippy::useless_conversion, reason = "the types differ between platforms")]
     let number = i64::from(number);
     // The number has 32 bits, and some platforms sign it.
-    let number = number.cast_unsigned() & 0xFFFF_FFFF;
+    Ok(number.cast_unsigned() & 0xFFFF_FFFF)
+}
+
+/// Returns the name of the file system of a directory.
+pub(crate) fn file_system(dir: &OwnedFd) -> io::Result<String> {
+    Ok(file_system_name(file_system_number(dir)?))
+}
+
+fn file_system_name(number: u64) -> String {
+    let mut all = LOCAL_FILE_SYSTEMS.iter().chain(OTHER_FILE_SYSTEMS);
+    match all.find(|(known, _)| *known == number) {
+        Some((_, name)) => (*name).to_owned(),
+        None if number == OVERLAYFS => "overlayfs".to_owned(),
+        None => format!("a file system of type {number:#x}"),
+    }
+}
+
+fn check_file_system(path: &Path, dir: &OwnedFd) -> Result<()> {
+    let number = file_system_number(dir).map_err(|error| refusal(path, &error))?;
     if number == OVERLAYFS {
         tracing::warn!(
             "{} is on overlayfs: two containers have two stores there, even if its lower files \
@@ -206,11 +231,7 @@ fn check_file_system(path: &Path, dir: &OwnedFd) -> Result<()> {
     if LOCAL_FILE_SYSTEMS.iter().any(|(local, _)| *local == number) {
         return Ok(());
     }
-    let name = OTHER_FILE_SYSTEMS.iter().find(|(other, _)| *other == number);
-    let name = name.map_or_else(
-        || format!("a file system of type {number:#x}"),
-        |(_, name)| (*name).to_owned(),
-    );
+    let name = file_system_name(number);
     let local: Vec<&str> = LOCAL_FILE_SYSTEMS.iter().map(|(_, name)| *name).collect();
     Err(Error::new(ErrorKind::Unsupported, OPENING).because(format!(
         "{} is on {name}, whose locks may not reach every process; use a directory on {}, or set \

@@ -23,6 +23,7 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::filter::{self, FilterBits};
+use crate::owner::Owner;
 use crate::place::{flock, is_linked};
 
 /// The number of a seat. No two handles have the same.
@@ -104,8 +105,7 @@ impl Seat {
         let lock = rustix::fs::openat(seats, &*id.file("lock"), created, OWNER)?;
         // Waits for whoever looks whether it is free.
         flock(&lock, FlockOperation::LockExclusive)?;
-        let owner = format!("{{\"pid\":{}}}\n", std::process::id());
-        rustix::io::pwrite(&lock, owner.as_bytes(), 0)?;
+        rustix::io::pwrite(&lock, Owner::new().to_text().as_bytes(), 0)?;
         let life = own_fifo(seats, &id.file("life"))?;
         let wake = own_fifo(seats, &id.file("wake"))?;
         let beat_name = id.file("beat");
@@ -224,6 +224,18 @@ pub(crate) fn try_lock_beat(
 ) -> io::Result<Option<BeatLock<OwnedFd>>> {
     let Some(beat) = try_lock(seats, &id.file("beat"), EXCLUSIVE)? else { return Ok(None) };
     Ok(Some(BeatLock(beat)))
+}
+
+/// Reads the process of a seat, for people.
+pub(crate) fn owner(seats: BorrowedFd<'_>, id: SeatId) -> io::Result<Owner> {
+    let mut text = [0; 512];
+    let lock = match rustix::fs::openat(seats, &*id.file("lock"), FILE, Mode::empty()) {
+        Ok(lock) => lock,
+        Err(Errno::NOENT) => return Ok(Owner::default()),
+        Err(error) => return Err(error.into()),
+    };
+    let read = rustix::io::pread(&lock, &mut text, 0)?;
+    Ok(Owner::parse(&String::from_utf8_lossy(&text[..read])))
 }
 
 /// Returns `true` if the lock of a seat seems to be free; the verdict is [`DeadSeat::judge`]. Needs

@@ -1,6 +1,9 @@
 //! The sessions in the database. A session belongs to a seat, and ends with it.
 
-use rusqlite::{Connection, params};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rusqlite::{Connection, Row, params};
+use synod_core::clock;
 use synod_core::store::SessionId;
 
 use crate::fault::Fault;
@@ -19,8 +22,9 @@ pub(crate) struct NewSession {
 
 /// Adds a session.
 pub(crate) fn add(db: &Connection, id: SessionId, new: NewSession) -> Result<(), Fault> {
-    let sql = "INSERT INTO sessions (id, seat, ttl, lingers) VALUES (?1, ?2, ?3, ?4)";
-    let row = params![id.get(), new.seat.to_string(), new.ttl, new.lingers];
+    let sql = "INSERT INTO sessions (id, seat, pid, ttl, lingers) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let (seat, pid) = (new.seat.to_string(), std::process::id());
+    let row = params![id.get(), seat, pid, new.ttl, new.lingers];
     db.prepare_cached(sql)?.execute(row)?;
     Ok(())
 }
@@ -75,15 +79,64 @@ pub(crate) fn lingering_elsewhere(
         .collect::<Result<_, _>>()?)
 }
 
+/// The reason for the end of a session, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Not recorded, as nothing went wrong.
+    Closed,
+    Dropped,
+    ProcessEnded,
+    Lingered,
+    Silent,
+    Expired,
+}
+
+impl Reason {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "its owner closed it",
+            Self::Dropped => "its owner dropped it without closing it",
+            Self::ProcessEnded => "its process ended",
+            Self::Lingered => "its process ended, a time to live ago",
+            Self::Silent => "its process sent no heartbeat for its time to live",
+            Self::Expired => "another process ended it",
+        }
+    }
+}
+
+/// The number of ends that are kept.
+const ENDS: i64 = 256;
+
+fn record_end(db: &Connection, id: SessionId, pid: u32, reason: Reason) -> Result<(), Fault> {
+    if reason == Reason::Closed {
+        return Ok(());
+    }
+    let reason = reason.as_str();
+    tracing::info!("session {id} of process {pid} ends: {reason}");
+    let since = clock::date().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+    let sql = "INSERT INTO ends (session, pid, at, reason) VALUES (?1, ?2, ?3, ?4)";
+    db.prepare_cached(sql)?.execute(params![id.get(), pid, at, reason])?;
+    let sql = "DELETE FROM ends WHERE id <= ?1";
+    db.prepare_cached(sql)?.execute([db.last_insert_rowid() - ENDS])?;
+    Ok(())
+}
+
 /// Removes a session. Returns its seat if there was one.
-pub(crate) fn remove(db: &Connection, id: SessionId) -> Result<Option<SeatId>, Fault> {
-    let sql = "DELETE FROM sessions WHERE id = ?1 RETURNING seat";
+pub(crate) fn remove(
+    db: &Connection,
+    id: SessionId,
+    reason: Reason,
+) -> Result<Option<SeatId>, Fault> {
+    let sql = "DELETE FROM sessions WHERE id = ?1 RETURNING seat, pid";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([id.get()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let removed = seat(row.get_ref(0)?.as_str().unwrap_or_default())?;
+    let pid = row.get(1)?;
     // The row is removed by the end of the statement.
     while rows.next()?.is_some() {}
+    record_end(db, id, pid, reason)?;
     Ok(Some(removed))
 }
 
@@ -103,6 +156,15 @@ pub(crate) fn of_seat(db: &Connection, seat: SeatId, ttl: u64) -> Result<Vec<Ses
     let mut statement = db.prepare_cached(sql)?;
     let ids = statement.query_map(params![seat.to_string(), ttl], |row| row.get(0))?;
     Ok(ids.map(|id| id.map(SessionId::new)).collect::<Result<_, _>>()?)
+}
+
+/// Returns the sessions of a seat, each with its time to live.
+pub(crate) fn with_ttl(db: &Connection, seat: SeatId) -> Result<Vec<(SessionId, Duration)>, Fault> {
+    let mut statement = db.prepare("SELECT id, ttl FROM sessions WHERE seat = ?1 ORDER BY id")?;
+    let session =
+        |row: &Row<'_>| Ok((SessionId::new(row.get(0)?), Duration::from_millis(row.get(1)?)));
+    let sessions = statement.query_map([seat.to_string()], session)?;
+    Ok(sessions.collect::<Result<_, _>>()?)
 }
 
 /// Returns each seat that has sessions which do not linger yet, with the shortest time to live of

@@ -23,7 +23,7 @@ use crate::fault::Fault;
 use crate::job::Call;
 use crate::meta::Meta;
 use crate::query::answer;
-use crate::sessions;
+use crate::sessions::{self, Reason};
 use crate::shared::{ReadJob, Shared};
 use crate::writing::{SessionOver, Writing};
 
@@ -279,7 +279,7 @@ impl Store for FileStore {
         let id = self.info.id;
         // A lost session may still be in the database: this ends it.
         let (call, claim, closed) =
-            Call::new("close", move |writing: &mut Writing<'_>| writing.end(id));
+            Call::new("close", move |writing: &mut Writing<'_>| writing.end(id, Reason::Closed));
         // Not lost by the event of its end: it is closed.
         self.shared().forget_session(id);
         self.shared().writes.push(Box::new(call));

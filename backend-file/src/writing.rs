@@ -17,7 +17,7 @@ use crate::meta::Meta;
 use crate::place::Place;
 use crate::query::answer;
 use crate::seat::SeatId;
-use crate::sessions::{self, NewSession};
+use crate::sessions::{self, NewSession, Reason};
 use crate::tree::{Lease, NewNode, Tree};
 
 /// The least number of digits that a sequential name ends in, as on ZooKeeper.
@@ -62,16 +62,14 @@ impl<'a> Writing<'a> {
     /// Ends the sessions of a seat whose lock was granted. Those that linger end later.
     pub(crate) fn end_seat(&mut self, seat: SeatId) -> Result<(), Fault> {
         for session in sessions::ending_with(self.db, seat)? {
-            tracing::info!("session {session} ends: its process has ended");
-            self.end(session)?;
+            self.end(session, Reason::ProcessEnded)?;
         }
         sessions::start_lingering(self.db, seat, self.machine)
     }
 
-    /// Ends a session: removes its ephemeral nodes at one revision. Ending it twice is not an
-    /// error.
-    pub(crate) fn end(&mut self, session: SessionId) -> Result<(), Fault> {
-        let Some(seat) = sessions::remove(self.db, session)? else { return Ok(()) };
+    /// Ends a session: removes its ephemeral nodes at one revision. Ending it twice is no error.
+    pub(crate) fn end(&mut self, session: SessionId, reason: Reason) -> Result<(), Fault> {
+        let Some(seat) = sessions::remove(self.db, session, reason)? else { return Ok(()) };
         self.wakes.ended(seat);
         let at = self.meta.next()?;
         for path in Tree(self.db).owned_by(session)? {

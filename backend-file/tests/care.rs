@@ -1,16 +1,16 @@
-//! The care for the files of a store: a log that does not grow without bound, a damaged database, and
-//! a directory that another machine uses.
+//! The care for the files of a store: backups and reports, a log that does not grow without bound,
+//! a damaged database, and a directory that another machine uses.
 
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, PermissionsExt as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Backend as _, Expect, Lifetime, SessionOptions, Store, Txn};
-use synod_file::{FileBackend, FileOptions};
+use synod_core::store::{Backend as _, Expect, Lifetime, Query, SessionOptions, Store, Txn};
+use synod_file::{FileBackend, FileOptions, FileProcessState};
 use synod_servers::home::Home;
 
 fn home() -> (Home, PathBuf) {
@@ -90,6 +90,78 @@ async fn a_database_that_a_restart_has_damaged_is_refused_and_names_the_backup()
     let error = open(&directory).await.expect_err("it is damaged");
     assert_eq!(error.kind(), ErrorKind::Backend);
     assert!(error.to_string().contains("synod backup"), "{error}");
+}
+
+#[tokio::test]
+async fn a_backup_of_a_store_in_use_is_a_store_as_of_one_moment() {
+    let (home, directory) = home();
+    let store = open(&directory).await.expect("new");
+    let backend = FileBackend::new(FileOptions::new(&directory));
+    let create = async |at: &str, lifetime| {
+        let created = Txn::new().create(path(at), "", lifetime);
+        store.commit(created).await.expect("answered").ok().expect("free")
+    };
+    create("/before", Lifetime::Persistent).await;
+    create("/ephemeral", Lifetime::Session).await;
+    let backup = home.path().join("backup.db");
+    backend.backup(&backup).await.expect("written");
+    let last = create("/after", Lifetime::Persistent).await.results[0].stat.expect("one").created;
+    let mode = fs::metadata(&backup).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let error = backend.backup(&backup).await.expect_err("it exists");
+    assert!(error.to_string().contains("name a new file"), "{error}");
+    let restored = home.path().join("restored");
+    fs::DirBuilder::new().mode(0o700).create(&restored).expect("new");
+    fs::rename(&backup, restored.join("store.db")).expect("there");
+    let other = open(&restored).await.expect("it is a store");
+    let is_there = async |at: &str| {
+        let view = other.read(Query::node(path(at))).await.expect("answered");
+        view.node().is_some()
+    };
+    assert!(is_there("/before").await);
+    assert!(!is_there("/after").await);
+    let created = Txn::new().create(path("/new"), "", Lifetime::Persistent);
+    let commit = other.commit(created).await.expect("answered").ok().expect("free");
+    assert!(commit.results[0].stat.expect("one").created > last, "no revision comes again");
+}
+
+#[tokio::test]
+async fn a_backup_of_nothing_leaves_nothing() {
+    let (home, directory) = home();
+    let backend = FileBackend::new(FileOptions::new(&directory));
+    let to = home.path().join("backup.db");
+    let error = backend.backup(&to).await.expect_err("there is no store");
+    assert!(error.to_string().contains("there is no store"), "{error}");
+    assert!(!to.exists() && !directory.exists());
+    let error = backend.report().await.expect_err("there is no store");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(!directory.exists());
+    open(&directory).await.expect("new").close().await.expect("it ends");
+    let error = backend.backup(home.path().join("no/backup.db")).await.expect_err("no directory");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_report_has_the_processes_and_the_ends_of_sessions_and_what_is_wrong() {
+    let (_home, directory) = home();
+    let backend = FileBackend::new(FileOptions::new(&directory));
+    let store = backend.open(&SessionOptions::new(Duration::from_secs(60))).await.expect("new");
+    let report = backend.report().await.expect("read");
+    assert_eq!(report.problems, [""; 0]);
+    let [process] = &report.processes[..] else { panic!("one process: {report:?}") };
+    assert_eq!((process.pid, process.state), (Some(std::process::id()), FileProcessState::Runs));
+    assert_eq!(process.sessions, [(store.session().id, Duration::from_secs(60))]);
+    assert!(process.program.is_some());
+
+    backend.expire(store.session().id).await.expect("it lives");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("mine");
+    let report = backend.report().await.expect("read");
+    let [end] = &report.ended[..] else { panic!("one end: {report:?}") };
+    assert_eq!((end.session, end.pid), (store.session().id, Some(std::process::id())));
+    assert!(end.reason.contains("another process"), "{end:?}");
+    let [problem] = &report.problems[..] else { panic!("one problem: {report:?}") };
+    assert!(problem.contains("chmod 700"), "{problem}");
 }
 
 #[tokio::test]

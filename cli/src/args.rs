@@ -131,6 +131,16 @@ pub(crate) enum Command {
         #[arg(long, short = 'w', value_name = "TIME", value_parser = time, default_value = "5s")]
         timeout: Duration,
     },
+    /// Write a store in a directory to a new file, while others use the store
+    #[command(after_help = BACKUP_NOTES)]
+    Backup {
+        /// The new file, which only its owner may read
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Report on a store in a directory: its processes, their ends, and what is wrong
+    #[command(after_help = DOCTOR_NOTES)]
+    Doctor,
     /// Watch three programs share a list of members, a lock and tasks, in memory; with --store the
     /// tasks, on a server
     Demo,
@@ -371,9 +381,24 @@ Exit codes:
   73   none was applied: a node is there already, or has another version
   otherwise those of `synod --help`";
 
-const TOP_NOTES: &str = "A trouble has a command of synod that shows more. Ages are computed from dates in the store, by the
-clocks of the processes that wrote them. A recipe that is recognised by names that other programs
-may use, too, is called likely, and is never a trouble.";
+const TOP_NOTES: &str = "\
+A trouble has a command of synod that shows more. Ages are computed from dates in
+the store, by the clocks of the processes that wrote them. A recipe that is recognised
+by names that other programs may use, too, is called likely, and is never a trouble.";
+
+const BACKUP_NOTES: &str = "\
+The file is the store as of one moment. To restore it, stop all programs that use
+the store, make a new directory that others may not enter (chmod 700), and put the
+file there as store.db, alone. Nodes of sessions end after the TTL of those. For
+other stores use: synod export.";
+
+const DOCTOR_NOTES: &str = "\
+It changes nothing, opens no session, and works while a stopped process keeps all
+others from writing.
+
+Exit codes:
+  0   nothing is wrong    1   something is, and each line begins with `problem`
+  otherwise those of `synod --help`";
 
 const STATUS_NOTES: &str = "\
 A session is opened with all servers of the URL, and with each of them alone, and

@@ -26,6 +26,11 @@ mod crew_shown;
 pub(crate) mod crew_work;
 pub(crate) mod delete;
 pub(crate) mod diff;
+#[cfg(all(feature = "file", target_os = "linux"))]
+pub(crate) mod directory;
+#[cfg(not(all(feature = "file", target_os = "linux")))]
+#[path = "command/no_directory.rs"]
+pub(crate) mod directory;
 pub(crate) mod discover;
 pub(crate) mod export;
 pub(crate) mod group;

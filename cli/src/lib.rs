@@ -94,6 +94,8 @@ fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
     match command {
         Command::Status { timeout } => command::status::run(common, timeout).await,
+        Command::Backup { to } => command::directory::backup(common, &to).await,
+        Command::Doctor => command::directory::doctor(common).await,
         Command::Demo => Box::pin(demo::run(common)).await,
         Command::Get { paths, raw } => command::node::get(common, &paths, raw).await,
         Command::Set { path, data, version } => {

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
@@ -143,6 +144,50 @@ impl Drop for Holder {
             let _ended = kill_process(pid, Signal::KILL).is_ok();
         }
     }
+}
+
+#[test]
+fn a_backup_is_a_store_and_other_stores_have_none() {
+    let (home, url) = store();
+    succeeds(&["put", "--store", &url, "/a", "1"]);
+    let file = home.path().join("backup.db").display().to_string();
+    succeeds(&["backup", "--store", &url, &file]);
+    succeeds(&["put", "--store", &url, "/a", "2"]);
+    let restored = home.path().join("restored");
+    fs::DirBuilder::new().mode(0o700).create(&restored).expect("new");
+    fs::rename(&file, restored.join("store.db")).expect("written");
+    let restored = format!("file://{}", restored.display());
+    assert_eq!(succeeds(&["get", "--store", &restored, "/a"]).trim_end(), "1");
+    assert!(failing(&["backup", "--store", "mem://", &file]).contains("synod export"));
+    assert!(failing(&["doctor", "--store", "mem://"]).contains("synod status"));
+}
+
+#[test]
+fn the_doctor_names_a_stopped_process_and_says_that_a_killed_one_ended() {
+    let (home, url) = store();
+    let doctor = |code: i32| {
+        let output = synod(&["doctor", "--store", &url]);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let mut holder = Holder::start(&home, &format!("{url}{LONG}"), "exit");
+    let pid = holder.synod.id();
+    assert!(doctor(0).contains(&format!("process    {pid}  synod  runs, 1 sessions")));
+    let process = Pid::from_raw(pid.cast_signed()).expect("a process");
+    kill_process(process, Signal::STOP).expect("it runs");
+    while !status(pid).contains("stopped") {}
+    assert!(doctor(1).contains(&format!("problem    process {pid} is stopped")));
+    holder.kill_synod();
+    succeeds(&["lock", "-w", "60", "--store", &url, "/lock", "true"]);
+    let report = doctor(0);
+    assert!(report.contains(&format!("of process {pid}: its process ended")), "{report}");
+    let json = succeeds(&["doctor", "--json", "--store", &url]);
+    assert!(json.contains(r#""problems":[]"#), "{json}");
+}
+
+/// The state of a process, as the system shows it.
+fn status(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/status")).expect("it exists")
 }
 
 /// Longer than any wait: no session ends by its time to live.

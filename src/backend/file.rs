@@ -1,5 +1,6 @@
 //! `file:///directory` is the store in that directory of this machine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use synod_core::error::Result;
@@ -8,7 +9,31 @@ use synod_core::store::Backend;
 use crate::scheme::invalid;
 use crate::target::Target;
 
+#[cfg(target_os = "linux")]
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(file_backend(target)?))
+}
+
+/// Returns the backend of a directory as its own type, with the calls that only it has.
+#[cfg(target_os = "linux")]
+pub(crate) fn file_backend(target: Target) -> Result<synod_file::FileBackend> {
+    let (directory, unchecked, linger) = settings(target)?;
+    let options = synod_file::FileOptions::new(directory);
+    let options = options.unchecked_file_system(unchecked).linger(linger);
+    Ok(synod_file::FileBackend::new(options))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
+    use synod_core::error::{Error, ErrorKind};
+
+    let (_directory, _unchecked, _linger) = settings(target)?;
+    Err(Error::new(ErrorKind::Unsupported, "connecting")
+        .because("file:// works on Linux only: it relies on how Linux reports the end of a FIFO"))
+}
+
+/// Returns the directory, and the parameters `fs` and `linger`.
+fn settings(target: Target) -> Result<(PathBuf, bool, bool)> {
     target.no_more_parameters(&["fs", "linger"])?;
     let parameter = |name: &str| {
         let found = target.parameters.iter().find(|(key, _)| key == name);
@@ -31,25 +56,5 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let Some(directory) = directory else {
         return Err(invalid("a directory is missing, as in file:///var/lib/app/synod"));
     };
-    backend(directory, unchecked, linger)
-}
-
-#[cfg(target_os = "linux")]
-#[expect(clippy::unnecessary_wraps, reason = "the same shape as on other systems")]
-fn backend(
-    directory: std::path::PathBuf,
-    unchecked: bool,
-    linger: bool,
-) -> Result<Arc<dyn Backend>> {
-    let options = synod_file::FileOptions::new(directory);
-    let options = options.unchecked_file_system(unchecked).linger(linger);
-    Ok(Arc::new(synod_file::FileBackend::new(options)))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn backend(_: std::path::PathBuf, _: bool, _: bool) -> Result<Arc<dyn Backend>> {
-    use synod_core::error::{Error, ErrorKind};
-
-    Err(Error::new(ErrorKind::Unsupported, "connecting")
-        .because("file:// works on Linux only: it relies on how Linux reports the end of a FIFO"))
+    Ok((directory, unchecked, linger))
 }
