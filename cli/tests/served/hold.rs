@@ -388,7 +388,7 @@ fn locks_below_a_path_are_found(on: &Server) {
     }
     waits.signal("TERM");
     waits.ends_with(0);
-    assert_eq!(on.code(&["queue", "/team/mails", "take"]), Some(0));
+    assert_eq!(on.code(&["delete", "--recursive", "/team/mails"]), Some(0));
     let free = text(&on.output(&["inspect", "/team"]).stdout);
     assert_eq!(free, "/team: free");
     if let Server::ZooKeeper(_) = on {
