@@ -54,17 +54,22 @@ pub(crate) struct Witness {
     is_busy: Arc<AtomicBool>,
 }
 
-/// Returns the seats whose lock is to be tried in the turn: those whose FIFO has ended, and of the
-/// new ones those whose lock seems to be free.
-pub(crate) fn dead_seats(shared: &Shared) -> Result<Vec<Task>, Fault> {
-    let mut dead = Vec::new();
+/// Returns the seats whose lock is to be tried in the turn, as it seems to be free: of those whose
+/// FIFO has ended, and of the new ones. Also returns the time after which to call this again, if
+/// the lock of a seat whose FIFO has ended is still held.
+pub(crate) fn dead_seats(shared: &Shared) -> Result<(Vec<Task>, Option<Duration>), Fault> {
+    let (mut dead, mut delay, now) = (Vec::new(), None, clock::true_now());
     for (id, other) in shared.peers.all() {
-        let is_suspect = other.take_suspect();
-        if is_suspect && (other.has_ended() || seat::is_free(shared.place.seats(), id)?) {
+        if !other.take_suspect() {
+            continue;
+        }
+        if seat::is_free(shared.place.seats(), id)? {
             dead.push(Task::Dead(id));
+        } else if other.has_ended() {
+            delay = delay.into_iter().chain(other.try_later(now)).min();
         }
     }
-    Ok(dead)
+    Ok((dead, delay))
 }
 
 impl Witness {

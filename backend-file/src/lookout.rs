@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use synod_core::clock::{self, Instant};
 
-use crate::care::{self, Task, Witness};
+use crate::care::{self, Witness};
 use crate::changes::{self, Entry, News};
 use crate::fault::Fault;
 use crate::meta::Meta;
@@ -131,13 +131,16 @@ impl Lookout<'_> {
             self.next = Some(now + TICK);
             return Ok(());
         }
-        let mut tasks: Vec<Task> = care::dead_seats(self.shared)?;
+        let (mut tasks, delay) = care::dead_seats(self.shared)?;
         if self.next.is_none_or(|next| next <= now) {
             let (due, shortest) = self.witness.due(self.shared, self.db)?;
             tasks.extend(due);
             // Often enough to notice the end of the shortest session in a quarter of its time.
             let tick = shortest.map_or(TICK, |ttl| (ttl / 4).min(TICK));
             self.next = Some(now + tick);
+        }
+        if let Some(delay) = delay {
+            self.next = self.next.map(|next| next.min(now + delay));
         }
         self.witness.submit(self.shared, tasks);
         Ok(())

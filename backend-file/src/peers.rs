@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use synod_core::clock::Instant;
 
 use crate::filter::Probes;
 use crate::seat::{self, Peer, SeatId};
@@ -28,7 +31,15 @@ pub(crate) struct Other {
     suspect: AtomicBool,
     /// `true` since the FIFO has reported an end: it does so again and again.
     ended: AtomicBool,
+    /// The time at which the lock was still held although the FIFO had ended.
+    held_since: OnceLock<Instant>,
 }
+
+/// The shortest delay before the lock of a seat whose FIFO has ended is tried again.
+const SHORTEST_DELAY: Duration = Duration::from_millis(1);
+
+/// The time after which only the ticks try it again.
+const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
 impl Peers {
     /// Opens new seats, and closes removed ones, if there are any since the last call.
@@ -81,7 +92,17 @@ impl Peers {
 
 impl Other {
     fn new(peer: Peer) -> Self {
-        Self { peer, suspect: AtomicBool::new(true), ended: AtomicBool::new(false) }
+        let (suspect, ended) = (AtomicBool::new(true), AtomicBool::new(false));
+        Self { peer, suspect, ended, held_since: OnceLock::new() }
+    }
+
+    /// Has the lock tried again after the returned time, if there is one: the kernel closes the
+    /// files of a dead process one after the other, and not always the lock first.
+    pub(crate) fn try_later(&self, now: Instant) -> Option<Duration> {
+        let delay =
+            delay_after(now.saturating_duration_since(*self.held_since.get_or_init(|| now)))?;
+        self.suspect.store(true, Ordering::Relaxed);
+        Some(delay)
     }
 
     /// Records that its FIFO has reported an end.
@@ -102,5 +123,26 @@ impl Other {
     /// Returns `true`, once, if its lock is to be tried.
     pub(crate) fn take_suspect(&self) -> bool {
         self.suspect.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Returns the delay before the next try of a lock that was held for this time.
+fn delay_after(held: Duration) -> Option<Duration> {
+    (held < LONGEST_DELAY).then(|| held.max(SHORTEST_DELAY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_still_held_is_tried_again_soon_and_ever_less_often() {
+        let (mut held, mut tries) = (Duration::ZERO, 0);
+        while let Some(delay) = delay_after(held) {
+            held += delay;
+            tries += 1;
+        }
+        assert_eq!(tries, 11, "its delay doubles");
+        assert_eq!(held, Duration::from_millis(1_024));
     }
 }
