@@ -118,6 +118,10 @@
 //! | `synod_change_tries` | the number of attempted writes for it |
 //! | `synod_change_batch` | the number of changes that one write made |
 //!
+//! The gauge `synod_waiters` is the number of calls of this process that wait until the store
+//! grants them. The counter `synod_retries_total` counts failed attempts at an item of a queue or a
+//! task of a crew that are repeated. Both have the recipe as their label.
+//!
 //! [`Queue::stats`](queue::Queue::stats) records gauges with the path of the queue as a label:
 //! `synod_queue_items`, with the state (`ready`, `delayed`, `claimed` or `dead`) as another label,
 //! and `synod_queue_oldest_seconds`.

@@ -10,7 +10,7 @@ use synod_core::store::Query;
 use tracing::Instrument as _;
 
 use crate::line::hold::guard;
-use crate::line::{Form, Line};
+use crate::line::{Form, Line, meter};
 use crate::mutant::mistake;
 use crate::support::retry::RetryDelays;
 
@@ -51,7 +51,7 @@ impl UnfairLock {
         let path = self.line.dir();
         let waited = tracing::field::Empty;
         let span = tracing::debug_span!("waiting", recipe = "unfair_lock", %path, waited);
-        let since = clock::now();
+        let (since, _waiter) = (clock::now(), meter::Waiter::new("unfair_lock"));
         // Boxed, so that the future of a caller with many waits stays small.
         let guard = Box::pin(self.wait()).instrument(span.clone()).await?;
         span.record("waited", tracing::field::debug(clock::elapsed(since)));

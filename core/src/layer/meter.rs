@@ -38,6 +38,11 @@ pub(super) fn record_session_loss(why: SessionEnd) {
     metrics::counter!("synod_session_losses_total", "why" => why).increment(1);
 }
 
+/// Adds `count` to the number of sessions that this server answers.
+pub(super) fn add_sessions(server: &str, count: f64) {
+    metrics::gauge!("synod_sessions", "server" => server.to_owned()).increment(count);
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

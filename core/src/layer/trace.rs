@@ -18,6 +18,7 @@
 //! | `synod_watch_events_total` | counter | `kind` | changes taken from watches |
 //! | `synod_watch_resyncs_total` | counter | | times at which a watch may have missed events |
 //! | `synod_watch_ends_total` | counter | | watches that ended by themselves |
+//! | `synod_sessions` | gauge | `server` | open sessions, by the server that answered last |
 //! | `synod_session_losses_total` | counter | `why` | ended sessions, including closed ones |
 //!
 //! `verb` is `open`, `read`, `watch`, `commit` or `close`. `outcome` is `done`, `rejected`,
@@ -71,7 +72,8 @@ impl Traced {
     pub fn new(store: Arc<dyn Store>) -> Self {
         let outage = Arc::<Outage>::default();
         let (info, status) = (store.session().clone(), store.status());
-        let log = StatusLog { info, status, outage: outage.clone() };
+        let (outage_log, counted) = (outage.clone(), CountedServer::default());
+        let log = StatusLog { info, status, outage: outage_log, counted };
         Self { store, outage, _status_task: task::spawn(log_status(log)) }
     }
 }
@@ -166,15 +168,43 @@ struct StatusLog {
     info: SessionInfo,
     status: watch::Receiver<Status>,
     outage: Arc<Outage>,
+    counted: CountedServer,
+}
+
+/// The server for which a session is counted, until this value is dropped.
+#[derive(Debug, Default)]
+struct CountedServer(Option<String>);
+
+impl CountedServer {
+    /// Counts the session for the server that answered last.
+    fn set(&mut self, server: Option<String>) {
+        if self.0 == server {
+            return;
+        }
+        if let Some(server) = &server {
+            meter::add_sessions(server, 1.0);
+        }
+        if let Some(before) = std::mem::replace(&mut self.0, server) {
+            meter::add_sessions(&before, -1.0);
+        }
+    }
+}
+
+impl Drop for CountedServer {
+    fn drop(&mut self) {
+        self.set(None);
+    }
 }
 
 /// Logs the changes of a session's status, until the session is lost.
 async fn log_status(mut log: StatusLog) {
-    let StatusLog { ref info, ref mut status, ref outage } = log;
+    let StatusLog { ref info, ref mut status, ref outage, ref mut counted } = log;
     let mut before = *status.borrow_and_update();
+    counted.set(info.server.get());
     while !before.is_lost() && status.changed().await.is_ok() {
         let now = *status.borrow_and_update();
         let (session, server) = (info.id, info.server.get());
+        counted.set(server.clone());
         let server = server.as_deref();
         match (before, now) {
             (Status::Live { .. }, Status::Suspended { .. }) => {
@@ -205,5 +235,8 @@ impl Drop for StatusLog {
     }
 }
 
+#[cfg(test)]
+#[cfg(feature = "metrics")]
+mod sessions_tests;
 #[cfg(test)]
 mod tests;

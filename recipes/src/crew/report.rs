@@ -22,6 +22,7 @@ use crate::crew::task_result::TaskResult;
 use crate::crew::task_terms::paused_at;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
+use crate::support::metrics::record_retry;
 use crate::support::names::beginning;
 use crate::support::retry::{commit_with, insist};
 use crate::support::time::date;
@@ -135,6 +136,7 @@ impl<'a> Reports<'a> {
         };
         if failed < self.task.terms.retries {
             tracing::debug!(task = %self.task.name, %failure, "an attempt failed; the task will be retried");
+            record_retry("crew");
             return self.report_retry(record, failed, failure).await;
         }
         self.report_failure(record.version, &failure).await

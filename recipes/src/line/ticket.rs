@@ -107,7 +107,7 @@ impl Ticket {
             waited = tracing::field::Empty,
             calls = tracing::field::Empty,
         );
-        let wait = span.clone();
+        let (wait, _waiter) = (span.clone(), meter::Waiter::new(self.form().recipe));
         // Boxed, so that the future of a caller with many waits stays small.
         Box::pin(async {
             loop {

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::mutant::mistake;
 use crate::queue::Queue;
 use crate::queue::delivery::Delivery;
+use crate::support::metrics::record_retry;
 use crate::support::retry::RetryDelays;
 
 /// The maximum number of items that one call of [`Queue::consume`] works on concurrently, also if
@@ -182,11 +183,13 @@ impl<T: Send + Sync + 'static> Queue<T> {
             }
             Ok(WorkOutcome::RetryAfter(after)) => {
                 tracing::debug!(%path, %item, ?after, delivered, "an item is retried on request");
+                record_retry("queue");
                 delivery.put_back_after(after).await
             }
             Err(why) if delivery.is_last() => bury(&delivery, path, why).await,
             Err(why) => {
                 tracing::warn!(%path, %item, %why, delivered, "the work for an item failed");
+                record_retry("queue");
                 let after = self.backoff.after(delivered, self.client.random());
                 delivery.fail(why, after).await
             }

@@ -33,6 +33,15 @@ pub(crate) fn record_queue_age(path: &Path, age: Duration) {
     metrics::gauge!("synod_queue_oldest_seconds", &labels).set(age);
 }
 
+/// Records that an attempt at an item or a task has failed and is repeated.
+#[cfg(feature = "metrics")]
+pub(crate) fn record_retry(recipe: &'static str) {
+    metrics::counter!("synod_retries_total", "recipe" => recipe).increment(1);
+}
+
+#[cfg(not(feature = "metrics"))]
+pub(crate) const fn record_retry(_recipe: &'static str) {}
+
 #[cfg(not(feature = "metrics"))]
 pub(crate) const fn record_queue_items(_path: &Path, _state: &'static str, _items: usize) {}
 

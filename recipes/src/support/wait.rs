@@ -170,6 +170,7 @@ impl ItemWait {
     ) -> Result<T> {
         let span = tracing::debug_span!("waiting", recipe, %path, waited = Empty, calls = Empty);
         let (since, mut wait) = (clock::now(), Self { tries: 0 });
+        let _waiter = meter::Waiter::new(recipe);
         let result = work(&mut wait).instrument(span.clone()).await;
         let waited = clock::elapsed(since);
         span.record("waited", debug(waited));
