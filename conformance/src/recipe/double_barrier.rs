@@ -126,6 +126,10 @@ async fn a_member_that_requires_the_same_parties_is_refused_another(world: World
     world.all_leave(vec![first, second]).await;
     let later = later.gets(&world, "a party of one").await;
     world.all_leave(vec![later]).await;
+    // A member that gave up is not compared.
+    let waiting = strict(&ann, 2);
+    assert!(answer(within(world.brief(), waiting.enter()).await).is_none(), "it is alone");
+    world.members(&bob, 0).await;
     let alone = answer(world.in_time("a party of one", strict(&bob, 1).enter()).await);
     world.all_leave(vec![alone]).await;
     world.left_alone(&ann, &world.at("both")).await;

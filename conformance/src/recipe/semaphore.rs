@@ -276,8 +276,10 @@ async fn clients_that_require_the_same_limit_are_refused_another(world: World) {
     answer(shared(&ann).set_permits(2).await);
     let refused = failure(strict(&bob, 3).acquire().await, "another limit was set");
     assert!(refused.to_string().contains("set there is 2"), "{refused}");
-    let _both = [strict(&bob, 2).acquire().await, shared(&ann).acquire().await].map(answer);
+    let both = [strict(&bob, 2).acquire().await, shared(&ann).acquire().await].map(answer);
     world.stand(&ann, &at, 2).await;
+    drop(both);
+    world.stand(&ann, &at, 0).await;
 }
 
 async fn more_permits_let_more_in(world: World) {

@@ -27,9 +27,6 @@ impl Line {
     /// Returns an error if any ticket names another limit. This precedes the create of a ticket,
     /// because a ticket of a request that fails would make others fail.
     pub(super) async fn check_limits_now(&self) -> Result<(), Error> {
-        if !self.same_limit {
-            return Ok(());
-        }
         let view = self.client().read(with_stats(self.dir())).await?;
         self.agreement(&view, None)
     }

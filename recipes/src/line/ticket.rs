@@ -204,7 +204,9 @@ impl Ticket {
                 });
                 view?
             };
-            self.check_limits(&view).await?;
+            if self.line.same_limit {
+                Box::pin(self.check_limits(&view)).await?;
+            }
             let (turn, is_alone) = self.evaluate(&view);
             let is_cut =
                 !self.line.reads_all() && window < usize::MAX && view.nodes.len() >= window;
