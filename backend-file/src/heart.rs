@@ -18,8 +18,10 @@ use synod_core::clock::{self, Instant};
 use synod_core::store::SessionId;
 
 use crate::fault::Fault;
-use crate::sessions;
+use crate::job::Call;
+use crate::sessions::{self, Reason};
 use crate::shared::Shared;
+use crate::writing::Writing;
 
 /// The number of heartbeats in the time to live of a session.
 const BEATS: u32 = 4;
@@ -29,7 +31,7 @@ const DELAY: Duration = Duration::from_millis(20);
 
 /// Beats until the handle is stopped.
 pub(crate) fn run(shared: &Shared, db: &Connection) {
-    let mut beats = 0;
+    let (mut beats, mut unknown) = (0, Vec::new());
     while !shared.is_stopped() {
         let (own, shortest) = shared.own_sessions();
         if own.is_empty() {
@@ -40,6 +42,7 @@ pub(crate) fn run(shared: &Shared, db: &Connection) {
         let mut delay = shortest.map(|ttl| ttl / BEATS);
         match beat(shared, db, beats) {
             Ok((sent, alive)) => {
+                end_unknown(shared, &alive, &mut unknown);
                 for id in own {
                     if alive.contains(&id) {
                         shared.renew(id, sent);
@@ -57,6 +60,20 @@ pub(crate) fn run(shared: &Shared, db: &Connection) {
         }
         shared.wait_for_beat(delay);
     }
+}
+
+/// Ends the sessions of this seat that nobody has: a commit that failed may be found later, and with
+/// it the session that it opened. One that is just being opened is unknown for a moment, and not by
+/// two heartbeats.
+fn end_unknown(shared: &Shared, alive: &[SessionId], before: &mut Vec<SessionId>) {
+    let unknown = alive.iter().copied().filter(|id| !shared.has_session(*id));
+    let (twice, once) = unknown.partition::<Vec<_>, _>(|id| before.contains(id));
+    for id in twice {
+        let end = move |writing: &mut Writing<'_>| writing.end(id, Reason::Dropped);
+        let (call, _claim, _answer) = Call::new("the end of an unknown session", end);
+        shared.writes.push(Box::new(call));
+    }
+    *before = once;
 }
 
 /// Sends one heartbeat. Returns its time, and the sessions that had not ended.

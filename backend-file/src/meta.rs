@@ -17,6 +17,9 @@ use crate::fault::Fault;
 /// The number of revisions in a reserved block, and in a second of the date.
 const BLOCK: u64 = 1 << 16;
 
+/// The nanoseconds of a second.
+const NANOS: u128 = 1_000_000_000;
+
 /// The number of reserved revisions below which the next block is reserved: more than a batch of
 /// transactions uses.
 const RESERVE: u64 = 1 << 14;
@@ -79,7 +82,9 @@ impl Meta {
     /// the store open before may have lost its last commits, and forgot what it watched.
     pub(crate) fn start_again(&mut self) {
         let since = clock::date().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.revision = self.ceiling.max(since.as_secs().saturating_mul(BLOCK));
+        // Not by the second alone: a backup may be opened in the same one as the store itself.
+        let of_date = since.as_nanos().saturating_mul(u128::from(BLOCK)) / NANOS;
+        self.revision = self.ceiling.max(u64::try_from(of_date).unwrap_or(u64::MAX));
         self.trimmed = self.revision;
         self.reserve();
     }
@@ -128,5 +133,16 @@ mod tests {
         let mut restored = DAY_ONE;
         restored.start_again();
         assert!(restored.revision >= first.revision);
+
+        // The next opening may be in the same second, and continues behind the last one.
+        let openings: Vec<Meta> = std::iter::repeat_with(|| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let mut meta = DAY_ONE;
+            meta.start_again();
+            meta
+        })
+        .take(64)
+        .collect();
+        assert!(openings.windows(2).all(|two| two[0].revision < two[1].revision));
     }
 }

@@ -171,6 +171,12 @@ impl Shared {
         (sessions.own.keys().copied().collect(), shortest)
     }
 
+    /// Returns `true` if the handle has this session, or had it until its owner dropped it.
+    pub(crate) fn has_session(&self, id: SessionId) -> bool {
+        let sessions = self.sessions();
+        sessions.own.contains_key(&id) || sessions.dropped.iter().any(|dropped| dropped.id == id)
+    }
+
     /// Returns the sessions whose owner dropped them and whose time to live has passed.
     pub(crate) fn overdue_sessions(&self) -> Vec<SessionId> {
         let now = clock::true_now();

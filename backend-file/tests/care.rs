@@ -7,6 +7,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+use synod_core::clock;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Backend as _, Expect, Lifetime, Query, SessionOptions, Store, Txn};
@@ -124,6 +125,24 @@ async fn a_backup_of_a_store_in_use_is_a_store_as_of_one_moment() {
     let created = Txn::new().create(path("/new"), "", Lifetime::Persistent);
     let commit = other.commit(created).await.expect("answered").ok().expect("free");
     assert!(commit.results[0].stat.expect("one").created > last, "no revision comes again");
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_has_ends_while_its_process_lives() {
+    let (_home, directory) = home();
+    let backend = FileBackend::new(FileOptions::new(&directory));
+    let store = backend.open(&SessionOptions::new(Duration::from_secs(1))).await.expect("new");
+    let sessions = async || backend.report().await.expect("read").processes[0].sessions.len();
+    // As if its commit had failed, and were found later.
+    let seat = backend.report().await.expect("read").processes[0].seat.clone();
+    let database = rusqlite::Connection::open(directory.join("store.db")).expect("there");
+    let sql = "INSERT INTO sessions (id, seat, pid, ttl, lingers) VALUES (1, ?1, 1, 3600000, 0)";
+    database.execute(sql, [seat]).expect("valid");
+    assert_eq!(sessions().await, 2);
+    while sessions().await > 1 {
+        clock::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(store.status().borrow().until().is_some(), "the other one lives");
 }
 
 #[tokio::test]
