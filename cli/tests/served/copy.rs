@@ -202,7 +202,7 @@ fn a_store_is_copied_into_another_one(on: &Server) {
     let diff = ["diff", "/flat/0/inner", "--with", &url, "--with-path", "/by/profile"];
     assert_eq!(one.code(&diff), Some(0));
     let by_profile = |path: &str, profile: &str| {
-        one.code(&["diff", "/flat", path, "--with-profile", profile, "--config", &config])
+        one.code(&["diff", "/flat/0/inner", path, "--with-profile", profile, "--config", &config])
     };
     assert_eq!(by_profile("--with-path=/by/profile", "two"), Some(0));
     assert_eq!(by_profile("--with-path=/none", "two"), Some(1));
