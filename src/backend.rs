@@ -24,6 +24,8 @@ pub(crate) use absent::open as mem;
 pub(crate) use absent::open as zookeeper;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::open as etcd;
+#[cfg(feature = "etcd")]
+pub(crate) use etcd::options as etcd_options;
 #[cfg(all(feature = "file", target_os = "linux"))]
 pub(crate) use file::file_backend;
 #[cfg(feature = "file")]

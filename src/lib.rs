@@ -47,11 +47,18 @@ pub use synod_recipes::{
 pub use synod_sim as sim;
 pub use target::{Credentials, Tls};
 
-/// Access lists of nodes, which only ZooKeeper has.
+/// The status of the members of a cluster, as only etcd has it: see [`Config::member_status`].
+#[cfg(feature = "etcd")]
+pub mod etcd {
+    #[doc(inline)]
+    pub use synod_etcd::{MemberAlarm, MemberStatus};
+}
+
+/// Access lists of nodes and the statistics of servers, as only ZooKeeper has them.
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper {
     #[doc(inline)]
-    pub use synod_zk::{Acl, AclClient, AclEntry, NodeAcl, Permissions};
+    pub use synod_zk::{Acl, AclClient, AclEntry, NodeAcl, Permissions, ServerStats};
 }
 
 /// Connects to the store at `url`: [`Config::new`] and [`Config::connect`] in one.

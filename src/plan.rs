@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::Result;
+#[cfg(feature = "etcd")]
+use synod_core::error::{Error, ErrorKind};
 use synod_core::layer::namespace::NamespacedBackend;
 use synod_core::layer::trace::TracedBackend;
 use synod_core::path::Path;
@@ -79,6 +81,28 @@ impl Config {
             return Err(invalid(format!("{scheme}:// is no directory, as file:///var/lib/app is")));
         }
         backend::file_backend(plan.target)
+    }
+
+    /// Reads the status of the first member of etcd that answers: its version, the leader, and the
+    /// alarms of the cluster. No session is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported) if the URL is not of etcd,
+    /// [`Denied`](synod_core::error::ErrorKind::Denied) if the user may not read the status, and
+    /// the errors of [`Config::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    #[cfg(feature = "etcd")]
+    pub async fn member_status(&self) -> Result<synod_etcd::MemberStatus> {
+        let target = Plan::of(self)?.target;
+        if !matches!(target.scheme, Scheme::Etcd { .. }) {
+            let error = Error::new(ErrorKind::Unsupported, "reading the status of a member");
+            return Err(error.because("only etcd has members: the URL begins with etcd://"));
+        }
+        synod_etcd::MemberStatus::of(backend::etcd_options(target)?).await
     }
 }
 

@@ -21,6 +21,7 @@ mod key;
 mod lease;
 mod link;
 mod member_list;
+mod member_status;
 mod options;
 mod patience;
 mod plan;
@@ -42,5 +43,6 @@ mod wire;
 mod writer;
 
 pub use backend::EtcdBackend;
+pub use member_status::{MemberAlarm, MemberStatus};
 pub use options::EtcdOptions;
 pub use tls::Tls;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use etcd_client::proto::{PbMember, PbResponseHeader};
 use etcd_client::{
-    Channel, Client, ClusterClient, ConnectOptions, DeleteResponse, Error, GetOptions, GetResponse,
-    KvClient, LeaseClient, MaintenanceClient, MemberListResponse, PutOptions, PutResponse,
-    ResponseHeader, Txn, TxnOp, TxnResponse, WatchClient,
+    AlarmAction, AlarmMember, AlarmType, Channel, Client, ClusterClient, ConnectOptions,
+    DeleteResponse, Error, GetOptions, GetResponse, KvClient, LeaseClient, MaintenanceClient,
+    MemberListResponse, PutOptions, PutResponse, ResponseHeader, StatusResponse, Txn, TxnOp,
+    TxnResponse, WatchClient,
 };
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
@@ -37,6 +38,15 @@ pub(crate) struct Term {
     /// The number of the latest connection when the request was sent.
     connection: u64,
     number: u64,
+}
+
+/// The report of a member about itself and its cluster.
+pub(crate) struct Maintenance {
+    pub(crate) status: StatusResponse,
+    pub(crate) alarms: Vec<AlarmMember>,
+    pub(crate) members: Vec<PbMember>,
+    /// `None` if the user may not list the leases.
+    pub(crate) leases: Option<u64>,
 }
 
 /// A connection to one member.
@@ -260,6 +270,20 @@ impl Link {
             Err(error) => Err(error),
         };
         self.version.get(&self.connection, asking).await
+    }
+
+    /// The report of the member about itself and its cluster.
+    pub(crate) async fn maintenance(&self) -> Result<Maintenance, Error> {
+        let mut maintenance = self.maintenance.clone();
+        let status = maintenance.status().await?;
+        let alarms = maintenance.alarm(AlarmAction::Get, AlarmType::None, None).await?;
+        let members = self.cluster.clone().member_list().await?.0.members;
+        let leases = match self.lease.clone().leases().await {
+            Ok(list) => Some(list.leases().len().try_into().unwrap_or(u64::MAX)),
+            Err(error) if judge(&error).is_final() => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Maintenance { status, alarms: alarms.alarms().to_vec(), members, leases })
     }
 
     /// A header as of a linearizable read: a quorum has confirmed the leader after this call began,

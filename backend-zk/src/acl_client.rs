@@ -13,6 +13,7 @@ use synod_core::store::{Expect, Outcome, Version};
 use crate::acl::Acl;
 use crate::acl_calls::{AclCalls, NodeAcl};
 use crate::error::Sort;
+use crate::server_stats::ZkCalls;
 
 /// The access lists of the nodes of a client on ZooKeeper. Paths are those of the client.
 ///
@@ -176,17 +177,18 @@ impl AclClient {
         let mut delays = Retry::contended().delays(self.client.random());
         loop {
             let session = self.client.session().await?;
-            let calls = session.info().extension::<AclCalls>().ok_or_else(|| {
+            let calls = session.info().extension::<ZkCalls>().ok_or_else(|| {
                 Error::new(ErrorKind::Unsupported, doing).at(path).because(
                     "only ZooKeeper has access lists of nodes; on etcd use roles, as in \
                      docs/access.md",
                 )
             })?;
             let at = session.info().path_in_store(path)?;
-            let called = timeout(left(), call(calls, at)).await.unwrap_or_else(|_elapsed| {
-                let late = Error::new(ErrorKind::Unreachable, doing);
-                Err(if sort == Sort::Write { late.with_unknown_effect() } else { late })
-            });
+            let called =
+                timeout(left(), call(calls.acl.clone(), at)).await.unwrap_or_else(|_elapsed| {
+                    let late = Error::new(ErrorKind::Unreachable, doing);
+                    Err(if sort == Sort::Write { late.with_unknown_effect() } else { late })
+                });
             let error = match called {
                 Ok(done) => return Ok(done),
                 Err(error) => error.at(path),

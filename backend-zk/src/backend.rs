@@ -26,6 +26,7 @@ use crate::ensemble;
 use crate::error::{Sort, Trouble};
 use crate::heartbeat;
 use crate::options::{DOING, Login, ZkOptions};
+use crate::server_stats::ZkCalls;
 use crate::session::{Following, ZkStore};
 
 /// The shortest and the longest TTL that is requested. The servers have their own limits.
@@ -171,7 +172,9 @@ impl Backend for ZkBackend {
         let info = SessionInfo::new(id, life.ttl(), limits).with_server(server);
         let connection =
             Arc::new(Connection::new(client, life, self.access.clone(), &self.options));
-        let extension = Extension::new(Arc::new(AclCalls::new(connection.clone())));
+        let acl = Arc::new(AclCalls::new(connection.clone()));
+        let calls = ZkCalls { acl, encryption: self.encryption.clone() };
+        let extension = Extension::new(Arc::new(calls));
         let info = info.with_servers(self.servers.clone()).with_extension(extension);
         let following = Following { watch, is_encrypted: self.encryption.is_some() };
         let listing_cache = self.options.listing_cache;

@@ -46,6 +46,7 @@ pub(crate) use calls::Client;
 pub(crate) use event::{EventType, SessionState, StateWatcher, WatchedEvent};
 pub(crate) use multi::{MultiReadResult, MultiWriteError, MultiWriteResult, MultiWriter};
 pub(crate) use node::{AddWatchMode, CreateMode, CreateOptions, ZkStat};
-pub(crate) use servers::with_last_resort;
+pub(crate) use servers::{Server, with_last_resort};
+pub(crate) use stream::connect;
 pub(crate) use watcher::{OneshotWatcher, PersistentWatcher};
 pub(crate) use zk_error::ZkError;

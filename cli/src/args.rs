@@ -59,7 +59,8 @@ pub(crate) struct Cli {
 pub(crate) struct Common {
     /// The store
     #[arg(
-        help = "The store: mem://name, zk://host:2181/path, etcd://host:2379/path [env: SYNOD_STORE]",
+        help = "The store: zk://host:2181/path, etcd://host:2379/path, file:///directory, mem://name \
+                [env: SYNOD_STORE]",
         long,
         global = true,
         value_name = "URL"
@@ -124,7 +125,7 @@ pub(crate) struct Common {
 /// The command to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Connect to the store and to each of its servers, and print which of them answer
+    /// Print which servers of the store answer, their versions, the leader and the alarms
     #[command(after_help = STATUS_NOTES)]
     Status {
         /// Time for an answer
@@ -372,9 +373,9 @@ The operations are objects of JSON, one after the other:
   {\"op\":\"create\",\"path\":\"/b\",\"data\":\"text\",\"ttl\":\"30s\"}
   {\"op\":\"set\",\"path\":\"/a\",\"data_base64\":\"/wA=\",\"version\":3}
   {\"op\":\"delete\",\"path\":\"/c\"}
-A version, as `get --json` shows it, and the ttl may be left out. A store accepts
-40 operations, and writes each path once. --json prints the path of each, and its
-version if the store returns that.
+A version, as `get --json` shows it, may be left out of a set and a delete, and the
+ttl of a create. A store accepts 40 operations, and writes each path once. --json
+prints the path of each, and its version if the store returns that.
 
 Exit codes:
   66   none was applied: a node is not there
@@ -402,12 +403,15 @@ Exit codes:
 
 const STATUS_NOTES: &str = "\
 A session is opened with all servers of the URL, and with each of them alone, and
-a node is read in each session. The result has no more than that: which server is
-the leader, its version and its alarms are told by the server's own tools.
+a node is read in each session. Each server is asked for its version and its role:
+ZooKeeper by the command `srvr`, and etcd by its maintenance interface, which also
+answers while no session can be opened. Only etcd has alarms (NOSPACE and CORRUPT)
+and leases, one for each session; ZooKeeper counts the connections of each server.
+A value that is not known is left out, and null in --json.
 
 Exit codes:
-  0    the store and each server answer
-  1    the store answers, and some server does not
+  0    the store and each server answer, and no alarm is active
+  1    the store answers; some server does not, or an alarm is active
   69   the store does not answer
   otherwise those of `synod --help`";
 

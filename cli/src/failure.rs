@@ -8,6 +8,8 @@ use std::sync::Arc;
 use synod::InvalidPath;
 use synod::{Error, ErrorKind, Outcome, RejectReason};
 
+use crate::usage::USAGE;
+
 /// The exit code if a node, an item, a worker or a task does not exist. This code and the next
 /// three come from `sysexits.h`.
 const NOT_THERE: u8 = 66;
@@ -54,13 +56,20 @@ impl Failure {
         Self::Plain(text.into())
     }
 
+    /// An error of the arguments, as a whole.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::Exit(USAGE, Some(text.into()))
+    }
+
     /// Converts a change that was not applied to an error.
     pub(crate) fn unless_applied<T>(outcome: Outcome<T>) -> Result<T, Self> {
-        let reason = outcome.rejected().map(|no| no.reason);
-        outcome.required().map_err(|error| match reason {
-            Some(RejectReason::Missing) => Self::NotThere(sentence(&error)),
-            _ => Self::Store(error),
-        })
+        match outcome {
+            Outcome::Committed(done) => Ok(done),
+            Outcome::Rejected(no) if no.reason == RejectReason::Missing => {
+                Err(Self::NotThere(no.to_string()))
+            }
+            Outcome::Rejected(no) => Err(Self::Exit(REFUSED, Some(no.to_string()))),
+        }
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -130,6 +139,8 @@ pub(crate) fn sentence(error: &Error) -> String {
         cause = error.source();
     }
     match hint(error.kind()) {
+        // The explanation of a denial says more than the hint.
+        Some(_) if explained && error.kind() == ErrorKind::Denied => text,
         Some(hint) if !text.ends_with('?') => format!("{text}; {hint}"),
         _ => text,
     }
@@ -212,6 +223,10 @@ mod tests {
         assert_eq!(sentence(&late().caused_by(late())), asked);
         assert_eq!(sentence(&late().caused_by(refused())), why);
         assert_eq!(sentence(&late().caused_by(Arc::new(refused()))), why);
+
+        let denied = Error::new(ErrorKind::Denied, "commit");
+        assert!(sentence(&denied).contains("; check user and password"));
+        assert!(!sentence(&denied.because("/a needs create")).contains("check"));
 
         // With no other explanation, print the text of the client library.
         let failed = Error::new(ErrorKind::Backend, "commit").caused_by("disk full");

@@ -45,6 +45,7 @@ mod output;
 #[cfg(unix)]
 mod process;
 mod progress;
+mod server_report;
 mod settings;
 #[cfg(feature = "sim")]
 mod sim;

@@ -44,7 +44,7 @@ impl Settings {
                 settings.set_credentials(user, password);
             }
             None if common.password_file.is_some() => {
-                return Err(Failure::plain("--password-file needs --user"));
+                return Err(Failure::usage("--password-file needs --user"));
             }
             None => {}
         }
@@ -66,7 +66,7 @@ impl Settings {
 
     /// The settings of the store that was named.
     pub(crate) fn of(common: &Common) -> Result<Self, Failure> {
-        Self::if_named(common)?.ok_or_else(|| Failure::plain(NO_STORE))
+        Self::if_named(common)?.ok_or_else(|| Failure::usage(NO_STORE))
     }
 
     fn of_url(url: String) -> Self {
@@ -84,6 +84,11 @@ impl Settings {
 
     pub(crate) fn url(&self) -> &str {
         self.fields.get("url").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The URL as the user wrote it, without its password.
+    pub(crate) fn shown_url(&self) -> Result<String, Failure> {
+        Ok(Config::new(self.url()).map_err(|error| self.wrong(error))?.url.to_string())
     }
 
     /// The same settings for another URL.
@@ -142,7 +147,7 @@ fn named(common: &Common) -> Result<Option<Settings>, Failure> {
     }
     match (&common.store, &common.profile) {
         (Some(_), Some(_)) => {
-            return Err(Failure::plain("--store and --profile name two stores; say one of them"));
+            return Err(Failure::usage("--store and --profile name two stores; say one of them"));
         }
         (Some(url), None) => return Ok(Some(Settings::of_url(url.clone()))),
         (None, Some(profile)) => return of_profile(common, Some(profile)),

@@ -13,6 +13,11 @@ use crate::target::{Target, Tls as Files, duration};
 use crate::tls_file::{read, read_certificates};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(EtcdBackend::new(options(target)?)?))
+}
+
+/// The options of a target on etcd.
+pub(crate) fn options(target: Target) -> Result<EtcdOptions> {
     let secure = target.scheme == (Scheme::Etcd { tls: true });
     let own = if secure { "server_name" } else { "plaintext" };
     target.no_more_parameters(&["timeout", own])?;
@@ -36,7 +41,7 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     if secure {
         options = options.tls(tls(target.tls, server_name)?);
     }
-    Ok(Arc::new(EtcdBackend::new(options)?))
+    Ok(options)
 }
 
 fn is_allowed(value: &str) -> Result<bool> {

@@ -8,7 +8,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
-use synod_etcd::EtcdBackend;
+use synod_etcd::{EtcdBackend, MemberStatus};
 use synod_recipes::lock::Mutex;
 use synod_servers::etcd::Flavour;
 use tokio::time::timeout;
@@ -76,6 +76,25 @@ pub(crate) async fn a_write_that_a_full_store_refused_for_certain_is_not_there()
         }
         empty(&world, &*ann).await;
     }
+}
+
+pub(crate) async fn the_alarm_of_a_full_store_is_in_its_status() {
+    let world = small();
+    let filler = world.session(TTL).await;
+    let status = async || MemberStatus::of(world.options()).await.expect("answered");
+    let before = status().await;
+    assert!(before.version.starts_with("3.") && before.is_leader && !before.is_learner);
+    assert_eq!(before.leader.as_ref(), Some(&before.member));
+    assert_eq!((before.leases, before.alarms.len()), (Some(1), 0));
+
+    let (_full, _error) = fill(&*filler, "/full").await;
+
+    let full = status().await;
+    let alarms = full.alarms.iter().map(|alarm| (&*alarm.name, &*alarm.member));
+    assert_eq!(alarms.collect::<Vec<_>>(), [("NOSPACE", &*before.member)]);
+    assert!(full.db_size > before.db_size, "{} bytes", full.db_size);
+    empty(&world, &*filler).await;
+    assert_eq!(status().await.alarms, []);
 }
 
 pub(crate) async fn a_lock_that_failed_for_want_of_space_blocks_no_other() {

@@ -84,7 +84,8 @@ fn main() -> ExitCode {
             etcdctl_shows_a_tree_that_a_person_can_read
             a_lock_of_etcdctl_is_a_child_with_an_owner;
         full: a_write_that_a_full_store_refused_for_certain_is_not_there
-            a_lock_that_failed_for_want_of_space_blocks_no_other;
+            a_lock_that_failed_for_want_of_space_blocks_no_other
+            the_alarm_of_a_full_store_is_in_its_status;
         listing: a_crowded_directory_is_of_one_moment
             a_large_tree_is_cached_by_some_requests
             large_nodes_are_listed_in_pieces

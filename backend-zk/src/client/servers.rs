@@ -56,10 +56,10 @@ pub(super) struct Servers {
 
 /// One address of a server's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server {
+pub(crate) struct Server {
     /// `host:port`, which a certificate is checked against.
-    pub(super) name: String,
-    pub(super) address: SocketAddr,
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
 }
 
 /// Shows the name, and the address if it differs from the name.

@@ -10,14 +10,14 @@ use crate::client::encryption::Encryption;
 use crate::client::servers::Server;
 
 /// A stream of bytes in both directions.
-pub(super) type Stream = Box<dyn Duplex>;
+pub(crate) type Stream = Box<dyn Duplex>;
 
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// Connects to a server.
-pub(super) async fn connect(
+pub(crate) async fn connect(
     server: &Server,
     encryption: Option<&Encryption>,
 ) -> io::Result<Stream> {

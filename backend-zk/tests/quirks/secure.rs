@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Backend as _, Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_servers::home::Home;
 use synod_servers::ports::Ports;
 use synod_servers::zookeeper::Ensemble;
-use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
+use synod_zk::{Access, ServerStats, Tls, ZkBackend, ZkOptions};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
@@ -106,6 +107,14 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
     assert!(there(&*store, "/secure").await);
 
     let right = || known(trusting("right"), "right");
+    let mut options = ZkOptions::new([host.clone()]).access(Access::Open);
+    options.tls = right();
+    let backend = ZkBackend::new(options).expect("valid");
+    let client = Client::open(backend, ClientOptions::default()).await.expect("vouched for");
+    let stats = ServerStats::of(&client).await.expect("its statistics, also encrypted");
+    assert!(stats.version.starts_with("3.") && stats.mode == "standalone", "{stats:?}");
+    client.close().await.expect("it answers");
+
     let plain = server().addresses()[0].port();
     for (host, tls, words) in [
         (host.clone(), known(trusting("wrong"), "right"), "from a CA that"),

@@ -76,11 +76,14 @@ pub(crate) struct Diff {
     /// The node
     pub(crate) path: Path,
     /// The file to compare it with; - reads standard input
-    #[arg(group = "other", conflicts_with_all = ["with", "with_path"])]
+    #[arg(group = "other", conflicts_with_all = ["with", "with_profile", "with_path"])]
     pub(crate) file: Option<PathBuf>,
     /// The other store, by its URL: the same one by default
     #[arg(long, group = "other", value_name = "URL")]
     pub(crate) with: Option<String>,
+    /// The other store, by its profile in the configuration file
+    #[arg(long, group = "other", value_name = "NAME", conflicts_with = "with")]
+    pub(crate) with_profile: Option<String>,
     /// The node of the other store: the same path by default
     #[arg(long, group = "other", value_name = "PATH")]
     pub(crate) with_path: Option<Path>,

@@ -16,6 +16,7 @@ use crate::export_format::{Reader, order};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use crate::settings::Settings;
 use crate::walk::PersistentNodes;
 
 /// The exit code if a node differs.
@@ -24,9 +25,11 @@ const DIFFERENT: u8 = 1;
 pub(crate) async fn run(common: &Common, diff: &Diff) -> Result<(), Failure> {
     // A file that is not there is reported before a store that does not answer.
     let file = diff.file.as_deref().map(open).transpose()?;
+    let config = Settings::other(common, diff.with.as_deref(), diff.with_profile.as_deref())?;
+    let config = config.map(|settings| settings.config()).transpose()?;
     let client = connect(common).await?;
-    let other = match &diff.with {
-        Some(url) => Some(Progress::waiting("connecting", synod::connect(url)).await?),
+    let other = match &config {
+        Some(config) => Some(Progress::waiting("connecting", config.connect()).await?),
         None => None,
     };
     let compared = compare(common, diff, &client, other.as_ref(), file).await;

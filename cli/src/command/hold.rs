@@ -178,7 +178,7 @@ async fn hold_open<G: Requested>(
         Ok(Ok(Some(held))) => held,
         Ok(Ok(None)) => return given_up(format!("{path} is held by another client")),
         Ok(Err(error)) => return Err(error.into()),
-        Err(_late) => return given_up(format!("{path} was not to be had within {time}")),
+        Err(_late) => return given_up(format!("{path} was not acquired within {time}")),
     };
     if let Some(period) = period
         && let Err(other) = period.try_acquire().await?

@@ -201,6 +201,12 @@ fn a_store_is_copied_into_another_one(on: &Server) {
     assert_eq!(cp(&["/flat", "/flat/0/inner"]).0, Some(0));
     let diff = ["diff", "/flat/0/inner", "--with", &url, "--with-path", "/by/profile"];
     assert_eq!(one.code(&diff), Some(0));
+    let by_profile = |path: &str, profile: &str| {
+        one.code(&["diff", "/flat/0/inner", path, "--with-profile", profile, "--config", &config])
+    };
+    assert_eq!(by_profile("--with-path=/by/profile", "two"), Some(0));
+    assert_eq!(by_profile("--with-path=/none", "two"), Some(1));
+    assert_eq!(by_profile("--with-path=/flat", "none"), Some(2));
     assert_eq!(cp(&["/none", "/x", "--to", &url]).0, Some(66));
     assert_eq!(cp(&["/flat", "/x", "--to-profile", "none", "--config", &config]).0, Some(1));
     fs::remove_file(&config).expect("it is there");

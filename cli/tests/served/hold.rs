@@ -56,7 +56,7 @@ fn two_exclude_each_other(on: &Server) {
     let (late, time) =
         on.waits_in_vain("--timeout", ["200ms", "10s"], &["/two", "--", "echo", "x"]);
     assert_eq!((late.status.code(), text(&late.stdout)), (Some(75), String::new()));
-    assert!(text(&late.stderr).contains(&format!("/two was not to be had within {time}")));
+    assert!(text(&late.stderr).contains(&format!("/two was not acquired within {time}")));
     let mut next = Running::start(&mut on.synod(&["lock", "/two", "--", "echo", "entered"]));
     eventually("the next one waits", || on.standing("/two") == 2);
     held.ends_with(0);

@@ -15,10 +15,15 @@ fn each_server_is_asked(on: &Server) {
     assert_eq!(up.status.code(), Some(0), "{}", text(&up.stdout));
     let told = text(&up.stdout);
     let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 3, "{told}");
     assert!(lines[0].starts_with("store    ") && lines[0].contains("127.0.0.1:"), "{told}");
     assert!(lines[1].starts_with("session  open, connected in "), "{told}");
-    assert!(lines[2].contains("  answers, connected in "), "{told}");
+    assert!(lines[2].contains("  answers, 3."), "{told}");
+    assert!(lines[2].contains(", connected in "), "{told}");
+    let (is_etcd, last) = (on.url().starts_with("etcd"), lines[lines.len() - 1]);
+    match is_etcd {
+        true => assert!(lines[2].contains(", leader, ") && last == "alarms   none", "{told}"),
+        false => assert!(lines[2].contains(", standalone, "), "{told}"),
+    }
 
     let url = with_dead_host(&on.url());
     let partly = on.output(&["status", "--timeout", "60s", "--json", "--store", &url]);
@@ -28,6 +33,12 @@ fn each_server_is_asked(on: &Server) {
     assert_eq!([&told["servers"][0]["answers"], &told["servers"][1]["answers"]], [true, false]);
     assert_eq!(told["servers"][1]["server"], "127.0.0.1:1");
     assert!(told["servers"][0]["read_ms"].as_f64() > Some(0.0), "{told}");
+    assert!(told["servers"][0]["version"].as_str().is_some_and(|it| it.starts_with("3.")));
+    assert_eq!(told["servers"][1]["version"], Value::Null);
+    assert_eq!(told["leader"].as_str(), is_etcd.then_some(lines[2].split(' ').nth(3)).flatten());
+    assert_eq!(told["alarms"].as_array().map(Vec::len), is_etcd.then_some(0));
+    assert_eq!(told["leases"].as_u64().is_some(), is_etcd, "{told}");
+    assert_eq!(told["servers"][0]["connections"].as_u64().is_some(), !is_etcd, "{told}");
 }
 
 fn a_store_that_does_not_answer_is_shown(on: &Server) {

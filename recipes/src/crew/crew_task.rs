@@ -15,7 +15,7 @@ use crate::crew::failures::closed;
 use crate::crew::finished::ended_at;
 use crate::crew::layout::CrewPaths;
 use crate::crew::task_record::{TaskEnd, TaskRecord, TaskState, TaskStatus, ended};
-use crate::crew::task_waits::{TaskWaits, WaitPlace};
+use crate::crew::task_waits::{TaskWaitPlace, TaskWaits};
 use crate::mirror::Mirror;
 use crate::mirror::extent::Extent;
 use crate::mirror::reader::EventReader;
@@ -58,8 +58,8 @@ impl CrewTask {
     pub async fn wait(&self) -> Result<Option<TaskEnd>> {
         let TaskNodes { client, task, done, .. } = &self.nodes;
         let _place = match TaskWaits::begin(client, task, done) {
-            WaitPlace::Alone(place) => Some(place),
-            WaitPlace::Shared(wait) => match wait.end().await {
+            TaskWaitPlace::Alone(place) => Some(place),
+            TaskWaitPlace::Shared(wait) => match wait.end().await {
                 Some(end) => return Ok(end),
                 None => None,
             },

@@ -50,7 +50,7 @@ struct CrewWaits {
 }
 
 /// The place of a wait.
-pub(super) enum WaitPlace {
+pub(super) enum TaskWaitPlace {
     /// The wait needs a watch of its own.
     Alone(AloneWait),
     Shared(SharedWait),
@@ -100,7 +100,7 @@ type Sender = oneshot::Sender<Option<TaskEnd>>;
 
 impl TaskWaits {
     /// Begins a wait for a task, which is at `done` once it is finished.
-    pub(super) fn begin(client: &Client, task: &Path, done: &Path) -> WaitPlace {
+    pub(super) fn begin(client: &Client, task: &Path, done: &Path) -> TaskWaitPlace {
         let all = client.local::<Self>();
         let dir = done.parent().unwrap_or_else(Path::root);
         let mut crews = all.lock();
@@ -111,15 +111,15 @@ impl TaskWaits {
         if crew.alone < MAX_ALONE {
             crew.alone += 1;
             drop(crews);
-            return WaitPlace::Alone(AloneWait { all, dir });
+            return TaskWaitPlace::Alone(AloneWait { all, dir });
         }
         let group = crew.group.upgrade();
         if let Some(wait) = group.and_then(|group| group.add(task)) {
-            return WaitPlace::Shared(wait);
+            return TaskWaitPlace::Shared(wait);
         }
         let (group, wait) = WaitGroup::start(client, dir, task);
         crew.group = Arc::downgrade(&group);
-        WaitPlace::Shared(wait)
+        TaskWaitPlace::Shared(wait)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Path, CrewWaits>> {
@@ -203,7 +203,7 @@ impl GroupState {
 }
 
 /// The tasks of one read.
-struct Batch {
+struct TaskBatch {
     tasks: Vec<Path>,
     /// The first wait that begins after the read.
     before: u64,
@@ -226,18 +226,18 @@ impl GroupShared {
     }
 
     /// Takes tasks that must be read.
-    fn next_batch(&self, max: usize) -> Option<Batch> {
+    fn next_batch(&self, max: usize) -> Option<TaskBatch> {
         let mut state = self.lock();
         let tasks: Vec<Path> = state.unread.iter().take(max).cloned().collect();
         for task in &tasks {
             state.unread.remove(task);
         }
         let before = state.next;
-        (!tasks.is_empty()).then_some(Batch { tasks, before })
+        (!tasks.is_empty()).then_some(TaskBatch { tasks, before })
     }
 
     /// Returns the tasks of a batch whose read failed.
-    fn put_back(&self, batch: Batch) {
+    fn put_back(&self, batch: TaskBatch) {
         let mut state = self.lock();
         let tasks = batch.tasks.into_iter().filter(|task| state.waits.contains_key(task));
         let tasks: Vec<Path> = tasks.collect();
@@ -246,7 +246,7 @@ impl GroupShared {
 
     /// Answers the waits for the tasks of a batch that have ended, or that do not exist. The waits
     /// for a task that cannot be parsed continue alone.
-    fn answer(&self, batch: &Batch, view: &View) {
+    fn answer(&self, batch: &TaskBatch, view: &View) {
         let mut answers = Vec::new();
         let mut state = self.lock();
         for task in &batch.tasks {
@@ -265,7 +265,7 @@ impl GroupShared {
     }
 
     /// Lets the waits for the tasks of a batch continue alone.
-    fn release(&self, batch: &Batch) {
+    fn release(&self, batch: &TaskBatch) {
         let mut state = self.lock();
         let take = |task| state.take_before(task, batch.before);
         let released: Vec<_> = batch.tasks.iter().map(take).collect();

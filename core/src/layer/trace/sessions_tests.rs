@@ -10,9 +10,9 @@ use super::CountedServer;
 
 /// The changes of the gauges, with their labels.
 #[derive(Clone, Default)]
-struct Changes(Arc<Mutex<Vec<String>>>);
+struct GaugeChanges(Arc<Mutex<Vec<String>>>);
 
-struct Sessions(Changes, String);
+struct Sessions(GaugeChanges, String);
 
 impl GaugeFn for Sessions {
     fn increment(&self, value: f64) {
@@ -26,7 +26,7 @@ impl GaugeFn for Sessions {
     fn set(&self, _value: f64) {}
 }
 
-impl Recorder for Changes {
+impl Recorder for GaugeChanges {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -49,7 +49,7 @@ impl Recorder for Changes {
 
 #[test]
 fn a_session_counts_for_the_server_that_answered_last() {
-    let changes = Changes::default();
+    let changes = GaugeChanges::default();
     metrics::with_local_recorder(&changes, || {
         let mut counted = CountedServer::default();
         for server in [None, Some("a:1"), Some("a:1"), Some("b:1")] {
