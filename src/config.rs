@@ -5,6 +5,7 @@ use std::time::Duration;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
+use synod_core::store::SessionHandover;
 
 use crate::address::Address;
 use crate::servers::ServersFrom;
@@ -57,6 +58,11 @@ pub struct Config {
     /// [`ClientOptions::lazy`](crate::ClientOptions::lazy). `false` by default.
     #[serde(default)]
     pub lazy: Option<bool>,
+    /// The session with which the client starts, from the process before:
+    /// [`ClientOptions::resume`](crate::ClientOptions::resume). No file contains it, because it is
+    /// used once.
+    #[serde(skip)]
+    pub resume: Option<SessionHandover>,
     /// The policy for retries of calls that failed and may be repeated.
     #[serde(default)]
     pub retry: Option<Retry>,
@@ -89,6 +95,7 @@ impl Config {
             timeout: None,
             connect: None,
             lazy: None,
+            resume: None,
             retry: None,
             session_retry: None,
             credentials: None,

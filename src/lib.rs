@@ -29,8 +29,8 @@ pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
 pub use synod_core::store::{
     Change, Commit, End, Event, Expect, Kind, Lifetime, Node, OpResult, Outcome, Query,
-    RejectReason, Rejected, Revision, ServerSource, ServersFile, SessionEnd, SessionId,
-    SessionOptions, Stat, Status, Txn, Version, View, Watch,
+    RejectReason, Rejected, Revision, ServerSource, ServersFile, SessionEnd, SessionHandover,
+    SessionId, SessionOptions, Stat, Status, Txn, Version, View, Watch,
 };
 pub use synod_core::value::Value;
 pub use synod_core::{clock, path};

@@ -123,6 +123,9 @@ impl Plan {
         if let Some(lazy) = once("lazy", config.lazy, said.lazy)? {
             options = options.lazy(lazy);
         }
+        if let Some(session) = &config.resume {
+            options = options.resume(session.clone());
+        }
         if let Some(retry) = &config.retry {
             retry.validate()?;
             options = options.retry(retry.clone());

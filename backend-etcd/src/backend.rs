@@ -10,16 +10,17 @@ use futures_util::future::try_join;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::random::Random;
-use synod_core::store::{Backend, Life, SessionOptions, Store, clamp_ttl};
+use synod_core::store::{Backend, Life, SessionHandover, SessionOptions, Store, clamp_ttl};
 
 use crate::endpoints::{Call, Endpoints};
 use crate::fetch::number;
+use crate::heartbeat;
 use crate::history::History;
 use crate::lease;
 use crate::link::Link;
 use crate::member_list;
 use crate::options::EtcdOptions;
-use crate::store::EtcdStore;
+use crate::store::{EtcdStore, STORE};
 
 /// The shortest session that etcd may grant (its lower limit is one and a half election timeouts),
 /// and the longest session that is requested.
@@ -53,6 +54,9 @@ impl EtcdBackend {
 #[async_trait]
 impl Backend for EtcdBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        if let Some(handover) = &options.resume {
+            return self.resume(handover.of_store(STORE)?).await;
+        }
         let wanted = lease::seconds(clamp_ttl(options.ttl, TTLS.0, TTLS.1)?);
         self.endpoints.list().ready().await?;
         // A lease whose grant was not received expires, so each attempt requests a new one.
@@ -72,14 +76,32 @@ impl Backend for EtcdBackend {
         let (sent, granted) = self.endpoints.call(call, granting).await?;
         let history = History::default();
         history.answered(granted.0.header.as_ref(), 0)?;
+        let ttl = Duration::from_secs(number(granted.ttl()));
+        Ok(self.start((granted.id(), Life::new(ttl, sent, Duration::ZERO)), history).await)
+    }
+}
+
+impl EtcdBackend {
+    /// Continues a session that was handed over. Its lease keeps its time to live.
+    async fn resume(&self, handover: &SessionHandover) -> Result<Box<dyn Store>> {
+        self.endpoints.list().ready().await?;
+        let (lease, ttl) = (lease::of_id(handover.session()), handover.ttl());
+        let seen = i64::try_from(handover.position()).unwrap_or(i64::MAX);
+        let history = History::default();
+        history.saw(seen);
+        let call = Call::read("resuming a session", self.endpoints.timeout());
+        let (sent, header) = heartbeat::resume(&self.endpoints, lease, call).await?;
+        history.answered(Some(&header), seen)?;
+        Ok(self.start((lease, Life::new(ttl, sent, Duration::ZERO)), history).await)
+    }
+
+    async fn start(&self, life: (i64, Life<i64>), history: History) -> Box<dyn Store> {
         if self.endpoints.list().is_of_ensemble() {
             // Without an answer the list remains as it is.
             let _answered = member_list::read(&self.endpoints, &history).await;
         }
-        let ttl = Duration::from_secs(number(granted.ttl()));
-        let life = (granted.id(), Life::new(ttl, sent, Duration::ZERO));
         let (endpoints, random) = (self.endpoints.clone(), self.random.clone());
-        Ok(Box::new(EtcdStore::start(endpoints, random, life, history)))
+        Box::new(EtcdStore::start(endpoints, random, life, history))
     }
 }
 

@@ -124,6 +124,10 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, reader: Arc<Reader>) 
         // The next round begins at the latest when the certain life of the session is over.
         vigil.sleep_until(life.until().map_or(next, |until| next.min(until))).await;
     }
+    if life.loss() == Some(SessionEnd::HandedOver) {
+        // The lease belongs to another client.
+        return;
+    }
     life.lose(loss);
     // Removes the session's nodes now, instead of waiting for the server to expire the lease.
     let _tried = revoke(endpoints, lease, life.ttl()).await.is_ok();
@@ -217,6 +221,22 @@ async fn renew_in_one_term(
         before = after;
     }
     Err(other_term())
+}
+
+/// Renews the lease of a session that another client handed over. Returns the sending time of the
+/// request whose answer proves that the lease is alive, and the header of a linearizable answer.
+pub(crate) async fn resume(
+    endpoints: &Endpoints,
+    lease: i64,
+    call: Call,
+) -> Result<(Instant, PbResponseHeader)> {
+    let first_answer = FirstAnswer::default();
+    let renewal = |link: Arc<Link>| {
+        let first_answer = &first_answer;
+        async move { try_join(link.direct(), renew_in_one_term(&link, lease, first_answer)).await }
+    };
+    let (_cluster, renewed) = endpoints.call(call, renewal).await?;
+    Ok(renewed)
 }
 
 /// Renews the lease of a node with a time to live. Returns the sending time of the answered

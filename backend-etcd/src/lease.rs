@@ -39,6 +39,11 @@ pub(crate) fn session(lease: i64) -> SessionId {
     SessionId::new(u64::from_ne_bytes(lease.to_ne_bytes()))
 }
 
+/// The lease of a session.
+pub(crate) fn of_id(session: SessionId) -> i64 {
+    i64::from_ne_bytes(session.get().to_ne_bytes())
+}
+
 /// A duration in the whole seconds that etcd counts in, rounded up.
 pub(crate) fn seconds(duration: Duration) -> i64 {
     let whole = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));

@@ -9,8 +9,8 @@ use futures_util::future::{Either, select, try_join};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::random::Random;
 use synod_core::store::{
-    End, Event, Feature, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionInfo, Status,
-    Store, Txn, View, Watch,
+    End, Event, Feature, Feed, HandOver, Life, Limits, Outcome, Query, SessionEnd, SessionHandover,
+    SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
@@ -29,6 +29,9 @@ use crate::writer::Writer;
 /// not ephemeral); a delete needs two, and one more if its parent is deleted too; the rest is for
 /// their ancestors.
 const OPERATIONS: usize = 40;
+
+/// The kind of this store, in handovers of sessions.
+pub(crate) const STORE: &str = "etcd";
 
 /// One session on an etcd cluster.
 pub(crate) struct EtcdStore {
@@ -65,6 +68,8 @@ impl EtcdStore {
         let reader = Arc::new(Reader::new(endpoints, history, limit));
         let watches = Watches::start(reader.clone(), life.clone(), random.clone());
         let writer = Writer::new(reader.clone(), random, lease);
+        let release = Release { life: life.clone(), reader: reader.clone(), lease };
+        let info = info.with_handover(Arc::new(release));
         let heart = spawn(beat(life.clone(), lease, reader.clone()));
         let servers = if servers.is_of_ensemble() {
             Some(spawn(member_list::follow(reader.clone())))
@@ -178,12 +183,33 @@ impl Store for EtcdStore {
         if *ended {
             return Ok(());
         }
+        if self.life.loss() == Some(SessionEnd::HandedOver) {
+            return Ok(());
+        }
         // This comes first, because no client may consider the session alive while the server ends
         // it. A lost session may still be alive at the server: only its certainty was lost.
         self.life.lose(SessionEnd::Closed);
         let revoked = revoke(&self.reader.endpoints, self.lease, self.reader.limit).await;
         *ended = revoked.is_ok();
         revoked.map_err(Error::with_unknown_effect)
+    }
+}
+
+/// Releases a session without its end.
+struct Release {
+    life: Arc<Life<i64>>,
+    reader: Arc<Reader>,
+    lease: i64,
+}
+
+#[async_trait]
+impl HandOver for Release {
+    async fn hand_over(&self) -> Result<SessionHandover> {
+        // Keep-alives end with this; a late one only extends the lease.
+        self.life.lose(SessionEnd::HandedOver);
+        let position = u64::try_from(self.reader.history.reached()).unwrap_or(0);
+        let handover = SessionHandover::new(STORE, lease::session(self.lease), self.life.ttl());
+        Ok(handover.with_position(position))
     }
 }
 

@@ -9,13 +9,16 @@ use async_trait::async_trait;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Backend, Change, Feature, SessionId, SessionOptions, Store, clamp_ttl};
+use synod_core::store::{
+    Backend, Change, Feature, SessionEnd, SessionHandover, SessionId, SessionOptions, Store,
+    clamp_ttl,
+};
 
 use crate::event_queue::EventQueue;
 use crate::link::{Direction, Link, Weather};
-use crate::session::MemStore;
+use crate::session::{MemStore, STORE};
 use crate::shared::{Buffers, Shared};
-use crate::world::Census;
+use crate::world::{Census, SessionOver};
 
 /// The shortest and the longest session of the store in memory.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3_600));
@@ -138,9 +141,27 @@ async fn cross(link: &Link, way: Direction, limit: Duration) -> Result<()> {
     })
 }
 
+impl MemBackend {
+    /// Continues a session that was handed over, on its link.
+    async fn resume(&self, handover: &SessionHandover) -> Result<Box<dyn Store>> {
+        let (id, sent) = (handover.session(), clock::now());
+        let over = |_: SessionOver| SessionEnd::Expired.error("resuming a session");
+        let (queue, ttl) = self.0.world().resume(id, sent).map_err(over)?;
+        let link = queue.link().clone();
+        cross(&link, Direction::ToStore, ttl).await?;
+        self.0.world().touch(id, clock::now()).map_err(over)?;
+        self.0.remember(id, &link);
+        cross(&link, Direction::ToSession, ttl).await?;
+        Ok(Box::new(MemStore::start(self.0.clone(), (link, queue), id, ttl, sent)))
+    }
+}
+
 #[async_trait]
 impl Backend for MemBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        if let Some(handover) = &options.resume {
+            return self.resume(handover.of_store(STORE)?).await;
+        }
         let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let sent = clock::now();
         let link = Arc::new(Link::new());

@@ -30,6 +30,10 @@ impl EventQueue {
         Self { link, max_waiting, waiting: Mutex::default(), arrived: Notify::new() }
     }
 
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
     /// Sends the changes of one commit to a watch: immediately if the link is clear, otherwise
     /// after the waiting messages.
     pub(crate) fn send(&self, feed: &Feed, changes: Vec<Change>) {

@@ -10,8 +10,8 @@ use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    End, Feed, Life, Limits, Outcome, Query, SessionEnd, SessionId, SessionInfo, Status, Store,
-    Txn, View, Watch,
+    End, Feed, HandOver, Life, Limits, Outcome, Query, SessionEnd, SessionHandover, SessionId,
+    SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
@@ -21,6 +21,9 @@ use crate::link::{Direction, Link};
 use crate::shared::Shared;
 use crate::watches::WatchId;
 use crate::world::SessionOver;
+
+/// The kind of this store, in handovers of sessions.
+pub(crate) const STORE: &str = "memory";
 
 /// One session on a store in memory.
 pub(crate) struct MemStore {
@@ -55,7 +58,8 @@ impl MemStore {
         });
         let mut limits = Limits::default();
         limits.missing_features = shared.missing_features.to_vec();
-        let info = SessionInfo::new(id, ttl, limits);
+        let release = Release { life: life.clone(), id };
+        let info = SessionInfo::new(id, ttl, limits).with_handover(Arc::new(release));
         Self { info, shared, link, life, _heart: heart }
     }
 
@@ -185,6 +189,20 @@ impl Store for MemStore {
             // The store has ended it, by this request or by its time to live.
             _ => Ok(()),
         }
+    }
+}
+
+/// Releases a session without its end.
+struct Release {
+    life: Arc<Life<WatchId>>,
+    id: SessionId,
+}
+
+#[async_trait]
+impl HandOver for Release {
+    async fn hand_over(&self) -> Result<SessionHandover> {
+        self.life.lose(SessionEnd::HandedOver);
+        Ok(SessionHandover::new(STORE, self.id, self.life.ttl()))
     }
 }
 

@@ -129,6 +129,18 @@ impl World {
         id
     }
 
+    /// Continues a session on another connection: its time to live starts again. Returns its event
+    /// queue and its time to live.
+    pub(crate) fn resume(
+        &mut self,
+        id: SessionId,
+        now: Instant,
+    ) -> Result<(Arc<EventQueue>, Duration), SessionOver> {
+        self.touch(id, now)?;
+        let session = self.sessions.get(&id).ok_or(SessionOver)?;
+        Ok((session.queue.clone().ok_or(SessionOver)?, session.ttl))
+    }
+
     /// Renews a session: its time to live starts again.
     ///
     /// # Errors

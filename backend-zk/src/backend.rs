@@ -9,8 +9,8 @@ use futures_util::future::{Either, FutureExt as _, select};
 use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, CurrentServer, Extension, Feature, Heartbeats, Life, Limits, ServerList, SessionId,
-    SessionInfo, SessionOptions, Store, clamp_ttl,
+    Backend, CurrentServer, Extension, Feature, Heartbeats, Life, Limits, ServerList, SessionEnd,
+    SessionHandover, SessionId, SessionInfo, SessionOptions, Store, clamp_ttl,
 };
 
 use crate::access_lists::AccessLists;
@@ -19,7 +19,9 @@ use crate::acl_calls::AclCalls;
 use crate::client::connector::Connector;
 use crate::client::encryption::Encryption;
 use crate::client::identity::{Identity, UserPassword};
-use crate::client::{Client, CreateMode, OneshotWatcher, StateWatcher, ZkError, with_last_resort};
+use crate::client::{
+    Client, CreateMode, Credentials, OneshotWatcher, StateWatcher, ZkError, with_last_resort,
+};
 use crate::connection::Connection;
 use crate::diagnosis::{Probe, no_server};
 use crate::ensemble;
@@ -27,7 +29,7 @@ use crate::error::{Sort, Trouble};
 use crate::heartbeat;
 use crate::options::{DOING, Login, ZkOptions};
 use crate::server_stats::ZkCalls;
-use crate::session::{Following, ZkStore};
+use crate::session::{Following, STORE, ZkStore};
 
 /// The shortest and the longest TTL that is requested. The servers have their own limits.
 const TTLS: (Duration, Duration) =
@@ -75,14 +77,27 @@ impl ZkBackend {
         Ok(Self { options: Arc::new(options), access, encryption, servers, probe })
     }
 
-    async fn connect(&self, ttl: Duration, server: CurrentServer) -> Result<Client, ZkError> {
+    async fn connect(
+        &self,
+        ttl: Duration,
+        server: CurrentServer,
+        resume: Option<Credentials>,
+    ) -> Result<Client, ZkError> {
         let (servers, encryption) = (self.servers.clone(), self.encryption.clone());
         let (identity, max_answer) = (self.identity(), self.options.max_answer);
         let more = self.options.identities.iter().cloned();
         let identities = more.map(|(user, password)| UserPassword(user, password)).collect();
         let timeout = ttl;
-        let connector =
-            Connector { servers, identity, identities, encryption, timeout, max_answer, server };
+        let connector = Connector {
+            servers,
+            identity,
+            identities,
+            encryption,
+            timeout,
+            max_answer,
+            server,
+            resume,
+        };
         connector.connect().await
     }
 
@@ -161,11 +176,13 @@ impl ZkBackend {
 #[async_trait]
 impl Backend for ZkBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
-        let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
+        let resume = options.resume.as_ref().map(|session| session.of_store(STORE)).transpose()?;
+        let ttl = resume.map_or(options.ttl, SessionHandover::ttl);
+        let wanted = clamp_ttl(ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
         self.servers.ready().await?;
         let Opened { client, states, life, beats, missing_features, server, watch } =
-            self.within(limit, self.session(wanted).boxed()).await?;
+            self.within(limit, self.session(wanted, resume).boxed()).await?;
         let mut limits = Limits::default();
         limits.missing_features = missing_features;
         let id = SessionId::new(client.session_id().cast_unsigned());
@@ -183,11 +200,22 @@ impl Backend for ZkBackend {
 }
 
 impl ZkBackend {
-    /// Opens a session, and waits until its certain time is long enough for the next heartbeat.
-    async fn session(&self, wanted: Duration) -> Result<Opened, Refusal> {
+    /// Opens or continues a session, and waits until its certain time is long enough for the next
+    /// heartbeat.
+    async fn session(
+        &self,
+        wanted: Duration,
+        resume: Option<&SessionHandover>,
+    ) -> Result<Opened, Refusal> {
         let began = clock::now();
         let server = CurrentServer::default();
-        let client = Arc::new(self.connect(wanted, server.clone()).await?);
+        let client = match self.connect(wanted, server.clone(), resume.map(credentials)).await {
+            Err(ZkError::SessionExpired) if resume.is_some() => {
+                return Err(SessionEnd::Expired.error("resuming a session").into());
+            }
+            connected => Arc::new(connected?),
+        };
+        let departs = resume.map(|_| Departs(Some(client.clone())));
         let ttl = client.session_timeout();
         let mut beats = Heartbeats::new(heartbeat::gap(self.options.tick, ttl)?);
         let mut states = client.state_watcher();
@@ -208,7 +236,9 @@ impl ZkBackend {
             None => None,
         };
         // The leader counts from the moment at which it created the session. The client does not
-        // report which of its attempts that was.
+        // report which of its attempts that was. A leader restarts the time of a session that is
+        // continued, and still led a quorum when it answered the write of `missing_features`, which
+        // was sent on that connection after it.
         let life = Life::new(ttl, began, Duration::ZERO);
         // Attempts at silent servers may have taken most of the session's time. Without waiting for
         // a heartbeat here, the session would be lost before one proves that it is alive.
@@ -225,7 +255,31 @@ impl ZkBackend {
                 life.renew(counted);
             }
         }
+        if let Some(mut departs) = departs {
+            departs.0 = None;
+        }
         Ok(Opened { client, states, life, beats, missing_features, server, watch })
+    }
+}
+
+/// The client of a session that is being continued. If that fails, or is dropped, the session must
+/// not end, as another attempt may succeed.
+struct Departs(Option<Arc<Client>>);
+
+impl Drop for Departs {
+    fn drop(&mut self) {
+        if let Some(client) = self.0.take() {
+            let _credentials = client.depart();
+        }
+    }
+}
+
+/// The credentials of a session that was handed over.
+fn credentials(session: &SessionHandover) -> Credentials {
+    Credentials {
+        id: session.session().get().cast_signed(),
+        password: session.secret().to_vec(),
+        newest: i64::try_from(session.position()).unwrap_or(i64::MAX),
     }
 }
 

@@ -21,6 +21,7 @@
 mod answer;
 mod calls;
 pub(crate) mod connector;
+mod departure;
 pub(crate) mod encryption;
 mod event;
 mod granted;
@@ -43,6 +44,7 @@ mod zk_error;
 
 pub(crate) use answer::{Answer, behind};
 pub(crate) use calls::Client;
+pub(crate) use departure::Credentials;
 pub(crate) use event::{EventType, SessionState, StateWatcher, WatchedEvent};
 pub(crate) use multi::{MultiReadResult, MultiWriteError, MultiWriteResult, MultiWriter};
 pub(crate) use node::{AddWatchMode, CreateMode, CreateOptions, ZkStat};

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Heartbeats, Outcome, Query, SessionEnd, SessionInfo, Status, Store, Txn, View, Watch,
+    HandOver, Heartbeats, Outcome, Query, SessionEnd, SessionHandover, SessionId, SessionInfo,
+    Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
-use crate::client::{OneshotWatcher, SessionState, StateWatcher};
+use crate::client::{Credentials, OneshotWatcher, SessionState, StateWatcher};
 use crate::commit::commit;
 use crate::connection::Connection;
 use crate::ensemble;
@@ -21,6 +22,9 @@ use crate::error::{NO_TTL_NODES, Sort};
 use crate::heartbeat::beat;
 use crate::listing_cache::ListingCache;
 use crate::watch_registry::WatchRegistry;
+
+/// The kind of this store, in handovers of sessions.
+pub(crate) const STORE: &str = "zookeeper";
 
 /// One session with the servers.
 pub(crate) struct ZkStore {
@@ -54,6 +58,12 @@ impl ZkStore {
     ) -> Self {
         let registry = WatchRegistry::new(connection.clone());
         let listings = ListingCache::new(registry.clone(), listing_cache);
+        let release = Release {
+            connection: connection.clone(),
+            registry: registry.clone(),
+            states: states.clone(),
+        };
+        let info = info.with_handover(Arc::new(release));
         let heart = Some(spawn(beat(connection.clone(), registry.clone(), states.clone(), beats)));
         let servers = info.servers.clone();
         let servers = if servers.is_of_ensemble() {
@@ -65,15 +75,40 @@ impl ZkStore {
         let closing = Mutex::default();
         Self { info, connection, registry, listings, states, heart, _servers: servers, closing }
     }
+}
 
-    /// Waits until the client has ended the session.
-    async fn over(&self) -> SessionState {
-        let mut states = self.states.clone();
-        let mut state = states.state();
-        while !state.is_terminated() {
-            state = states.changed().await;
-        }
-        state
+/// Waits until the client has no session any more.
+async fn over(mut states: StateWatcher) -> SessionState {
+    let mut state = states.state();
+    while !state.is_terminated() {
+        state = states.changed().await;
+    }
+    state
+}
+
+/// Releases a session without its end.
+struct Release {
+    connection: Arc<Connection>,
+    registry: Arc<WatchRegistry>,
+    states: StateWatcher,
+}
+
+#[async_trait]
+impl HandOver for Release {
+    async fn hand_over(&self) -> Result<SessionHandover> {
+        // Taken first: when the session is lost, the task of the heartbeats drops the client, which
+        // ends the session.
+        let client = self.connection.take();
+        let client = client.ok_or_else(|| self.connection.lost("handing a session over"))?;
+        self.connection.life.lose(SessionEnd::HandedOver);
+        self.registry.end(SessionEnd::HandedOver);
+        let Credentials { id, password, newest } = client.depart();
+        // When the task has ended, its connection is closed.
+        let _state = over(self.states.clone()).await;
+        let id = SessionId::new(id.cast_unsigned());
+        let handover = SessionHandover::new(STORE, id, client.session_timeout());
+        let position = u64::try_from(newest).unwrap_or(0);
+        Ok(handover.with_secret(password).with_position(position))
     }
 }
 
@@ -129,7 +164,7 @@ impl Store for ZkStore {
         // the session is already lost by the clock of this process.
         drop(self.connection.take());
         let error = || Error::new(ErrorKind::Unreachable, DOING).with_unknown_effect();
-        match timeout(self.info.ttl, self.over()).await {
+        match timeout(self.info.ttl, over(self.states.clone())).await {
             // A server answered the request that ends the session.
             Ok(SessionState::Closed) => Ok(()),
             // A server refused the session: the client alone would not stop so early; see

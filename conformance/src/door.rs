@@ -13,6 +13,7 @@ mod exactly_once;
 mod following;
 pub(crate) mod gate;
 mod generation;
+mod handover;
 mod limit;
 mod namespace;
 mod put;
@@ -34,6 +35,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     generation::CASES,
     watch::CASES,
     closing::CASES,
+    handover::CASES,
     namespace::CASES,
     put::CASES,
     exactly_once::CASES,

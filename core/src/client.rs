@@ -25,9 +25,11 @@ mod delete_recursive;
 mod exactly_once;
 mod following;
 mod generations;
+mod handover;
 mod options;
 mod put;
 mod reconnect;
+mod resumption;
 mod verbs;
 mod watching;
 
@@ -200,7 +202,7 @@ impl Client {
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a client";
         mistake!(CloseNeedsItsCaller: tokio::task::yield_now().await);
-        let _sent = self.close.send(Close).is_ok();
+        let _sent = self.close.send(Close::End).is_ok();
         let deadline = self.deadline();
         match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),

@@ -20,11 +20,11 @@ use crate::session::call_context::{CallContext, Tuning};
 use crate::session::deadline::Deadline;
 use crate::session::removal::OwnNode;
 use crate::session::session_state::{SessionState, over};
-use crate::session::session_task::{Job, SessionTask};
+use crate::session::session_task::{HANDING_OVER, Job, SessionTask};
 use crate::session::write::Write;
 use crate::store::{
-    Lifetime, OpResult, Outcome, Query, Revision, SessionEnd, SessionInfo, Status, Store, Txn,
-    View, Watch,
+    Lifetime, OpResult, Outcome, Query, Revision, SessionEnd, SessionHandover, SessionInfo, Stat,
+    Status, Store, Txn, View, Watch,
 };
 use crate::task;
 
@@ -105,6 +105,15 @@ pub struct Session {
     context: CallContext,
     jobs: mpsc::UnboundedSender<Job>,
     locals: Arc<Locals>,
+    claim: Option<Arc<SessionClaim>>,
+}
+
+/// The node by which this client claimed a session that another client handed over.
+#[derive(Debug)]
+pub(crate) struct SessionClaim {
+    /// The path in the store itself.
+    pub(crate) path: Path,
+    pub(crate) stat: Stat,
 }
 
 impl Session {
@@ -119,7 +128,40 @@ impl Session {
             SessionTask { store: store.clone(), state: state.clone(), jobs: queue, grace };
         // The task ends by itself: when the session is over, or when its last clone is dropped.
         task::spawn(background.run()).let_go();
-        Self { context: CallContext { store, state, tuning }, jobs, locals: Arc::default() }
+        let context = CallContext { store, state, tuning };
+        Self { context, jobs, locals: Arc::default(), claim: None }
+    }
+
+    /// The same session, which was opened by another client and claimed by this one.
+    pub(crate) fn resumed(self, claim: SessionClaim) -> Self {
+        Self { claim: Some(Arc::new(claim)), ..self }
+    }
+
+    /// Returns the claim of a session that was resumed.
+    pub(crate) fn claim(&self) -> Option<&SessionClaim> {
+        self.claim.as_deref()
+    }
+
+    /// Returns the revision at which this client resumed the session, if another client opened it
+    /// and [handed it over](crate::client::Client::hand_over). The nodes of the session with lower
+    /// revisions were created by that client.
+    pub fn resumed_at(&self) -> Option<Revision> {
+        self.claim().map(|claim| claim.stat.modified)
+    }
+
+    /// Loses the session on this side and returns it for another client. In each case nothing
+    /// believes in the session after the return.
+    pub(crate) async fn hand_over(&self) -> Result<SessionHandover> {
+        let (reply, mut answer) = oneshot::channel();
+        let state = &self.context.state;
+        state.request_hand_over(reply);
+        match select(&mut answer, pin!(state.closed())).await {
+            Either::Left((Ok(handed), _)) => handed,
+            // The session ended before, so its task does not take the request.
+            _ => answer.try_recv().unwrap_or_else(|_none| {
+                Err(over(state.loss().unwrap_or(SessionEnd::Closed), HANDING_OVER))
+            }),
+        }
     }
 
     /// Returns this session with another root: with `/app` as its root, its path `/x` is `/app/x`

@@ -109,6 +109,11 @@
 //! - [`Store::close`] ends the session; when it returned without an error, its ephemeral nodes are
 //!   gone. That holds for a second close and for a lost session, too: while its nodes may still
 //!   exist, closing it fails with an unknown effect.
+//! - A store may support that a session is [handed over](HandOver): it then offers this in its
+//!   [`SessionInfo`]. [`Backend::open`] with [`SessionOptions::resume`] continues such a session,
+//!   which is certain only from an answer to a request of the new owner, and fails as
+//!   [`SessionLost`](crate::error::ErrorKind::SessionLost) if the store has ended it. Another store
+//!   ignores that option.
 //! - If a store is dropped without a close, its session expires after its TTL. Its watches end
 //!   immediately and its status is [`Status::Lost`], as nothing renews the session now.
 //! - No call waits longer than the TTL of the session. The store chooses the time limit of
@@ -125,6 +130,7 @@ use crate::error::Result;
 
 mod extension;
 mod facts;
+mod handover;
 mod heartbeat;
 mod judge;
 mod life;
@@ -140,6 +146,7 @@ mod watching;
 
 pub use extension::Extension;
 pub use facts::{Facts, Found, TryFacts};
+pub use handover::{HandOver, SessionHandover};
 pub use heartbeat::Heartbeats;
 pub use judge::{judge, try_judge};
 pub use life::Life;

@@ -73,6 +73,26 @@ impl Election {
         Ok(entered.map(|ticket| Leader(ticket.hold(line))))
     }
 
+    /// Returns the lead that another client held in this session before it [handed the session
+    /// over](synod_core::client::Client::hand_over), with the same token and value. `None` if there
+    /// is none, if it was returned before, or if this session was not resumed. Candidacies of that
+    /// client that still wait here are removed.
+    ///
+    /// # Errors
+    ///
+    /// The errors common to all calls of a [`Client`]. The lead is then released.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call may release the lead.
+    pub async fn resume(&self) -> Result<Option<Leader>> {
+        Ok(self
+            .line
+            .resume()
+            .await?
+            .map(|(ticket, node)| Leader(ticket.hold(self.line.clone().labelled(node.data)))))
+    }
+
     /// The first candidate, with its value: it leads, or is about to lead.
     ///
     /// # Errors

@@ -86,6 +86,7 @@ pub(crate) mod hold;
 mod limits;
 pub(crate) mod meter;
 pub(crate) mod order;
+mod resume;
 pub(crate) mod ticket;
 pub(crate) mod ticket_name;
 pub(crate) mod ticket_node;

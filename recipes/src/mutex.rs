@@ -86,6 +86,22 @@ impl Mutex {
         Ok(self.line.try_enter().await?.map(|ticket| MutexGuard(ticket.hold(()))))
     }
 
+    /// Returns the guard that another client held in this session before it [handed the session
+    /// over](synod_core::client::Client::hand_over), with the same token. `None` if there is none,
+    /// if it was returned before, or if this session was not resumed. Tickets of that client that
+    /// still wait here are removed.
+    ///
+    /// # Errors
+    ///
+    /// The errors common to all calls of a [`Client`]. The lock is then released.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call may release the lock.
+    pub async fn resume(&self) -> Result<Option<MutexGuard>> {
+        Ok(self.line.resume().await?.map(|(ticket, _)| MutexGuard(ticket.hold(()))))
+    }
+
     /// Creates a ticket in the queue, to wait for the lock later.
     ///
     /// # Errors

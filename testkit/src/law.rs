@@ -145,6 +145,14 @@ const LAWS: &[Law] = &[
         "L-SES-18",
         "calls and tasks work on one thread and on many: nothing is polled or awaited under a lock",
     ),
+    law(
+        "L-SES-19",
+        "a session that is handed over is lost for its client before, and one other client resumes it",
+    ),
+    law(
+        "L-SES-20",
+        "a client that resumes a session gets the lock or the lead of the former client, with its token",
+    ),
     law("L-X-1", "a call may be dropped at any await, and no law is broken"),
     law("L-X-2", "a process may end at any call to the store, and no law is broken"),
     law("L-X-3", "several locks are taken all or none, and two orders never deadlock"),
@@ -286,7 +294,7 @@ mod tests {
 
     #[test]
     fn no_law_about_stores_is_left_out() {
-        for (family, last) in [("OUT", 8), ("KV", 18), ("SEQ", 10), ("WAT", 16), ("SES", 18)] {
+        for (family, last) in [("OUT", 8), ("KV", 18), ("SEQ", 10), ("WAT", 16), ("SES", 20)] {
             let id = format!("L-{family}-{last}");
             assert!(by_id(&id).is_some(), "{id} is not in the list");
         }

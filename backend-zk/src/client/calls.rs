@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::acl::Acl;
 use crate::client::answer::{Answer, Reply};
+use crate::client::departure::{Credentials, Departure};
 use crate::client::event::StateWatcher;
 use crate::client::granted::{Certain, Granted};
 use crate::client::jute::Decoder;
@@ -24,11 +25,23 @@ pub(crate) struct Client {
     id: i64,
     granted: Granted,
     certain: Certain,
+    departure: Departure,
 }
 
 impl Client {
     pub(super) fn new(outbox: Outbox, id: i64, (granted, certain): (Granted, Certain)) -> Self {
-        Self { outbox, id, granted, certain }
+        Self { outbox, id, granted, certain, departure: Departure::default() }
+    }
+
+    /// Adds the departure of the session's task.
+    pub(super) fn departing(self, departure: Departure) -> Self {
+        Self { departure, ..self }
+    }
+
+    /// Makes the task of the session disconnect without ending the session. Requests that are not
+    /// answered yet fail. Returns the credentials for another client.
+    pub(crate) fn depart(&self) -> Credentials {
+        self.departure.request()
     }
 
     pub(crate) fn session_id(&self) -> i64 {

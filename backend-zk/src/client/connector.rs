@@ -8,6 +8,7 @@ use synod_core::task::spawn;
 use tokio::sync::mpsc;
 
 use crate::client::calls::Client;
+use crate::client::departure::Credentials;
 use crate::client::encryption::Encryption;
 use crate::client::event::StateWatcher;
 use crate::client::identity::{Identity, UserPassword};
@@ -37,11 +38,13 @@ pub(crate) struct Connector {
     pub(crate) max_answer: usize,
     /// Set at each connection.
     pub(crate) server: CurrentServer,
+    /// The session to continue; `None` opens one.
+    pub(crate) resume: Option<Credentials>,
 }
 
 impl Connector {
-    /// Opens a session at the first server that accepts this client. Each address of each host is
-    /// tried once.
+    /// Opens or continues a session at the first server that accepts this client. Each address of
+    /// each host is tried once.
     ///
     /// # Cancel safety
     ///
@@ -61,10 +64,14 @@ impl Connector {
         session.identities = self.identities;
         session.max_answer = self.max_answer;
         session.server = self.server;
+        if let Some(credentials) = self.resume {
+            session.resume(credentials);
+        }
         let connection = session.start().await?;
         let states = StateWatcher::new(session.states());
         let times = (session.granted(), session.certain());
-        let client = Client::new(Outbox::new(sender, states), session.id(), times);
+        let client = Client::new(Outbox::new(sender, states), session.id(), times)
+            .departing(session.departure.clone());
         // The task ends when the client is dropped, or when the session is over.
         spawn(session.run(connection, orders)).let_go();
         Ok(client)

@@ -2,16 +2,19 @@
 
 use std::future::{Future as _, poll_fn};
 use std::io;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use synod_core::store::CurrentServer;
 use tokio::sync::{mpsc, watch};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use crate::client::answer::Reply;
+use crate::client::departure::{Credentials, Departure};
 use crate::client::encryption::Encryption;
 use crate::client::event::{SessionState, WatchedEvent};
 use crate::client::granted::{Certain, Granted};
@@ -40,6 +43,9 @@ pub(super) struct Session {
     pub(super) server: CurrentServer,
     /// The last change that an answer has shown.
     pub(super) newest: i64,
+    /// True until another client's session was continued.
+    pub(super) is_resuming: bool,
+    pub(super) departure: Departure,
     /// The number of the last request.
     last_xid: i32,
     /// The times at which something was last received and sent.
@@ -83,6 +89,8 @@ impl Session {
             max_answer: usize::MAX,
             server: CurrentServer::default(),
             newest: 0,
+            is_resuming: false,
+            departure: Departure::default(),
             last_xid: 0,
             last_received: now,
             last_sent: now,
@@ -94,6 +102,13 @@ impl Session {
             #[cfg(feature = "sasl")]
             login: crate::client::sasl::DigestMd5::default(),
         }
+    }
+
+    /// Continues the session of another client.
+    pub(super) fn resume(&mut self, credentials: Credentials) {
+        (self.id, self.password) = (credentials.id, credentials.password);
+        (self.newest, self.is_resuming) = (credentials.newest, true);
+        self.departure.saw(self.newest);
     }
 
     pub(super) fn id(&self) -> i64 {
@@ -137,11 +152,13 @@ impl Session {
     /// Serves requests until the session is over.
     pub(super) async fn run(mut self, first: ServerConnection, mut orders: Orders) {
         self.servers.repeat();
+        let departure = self.departure.clone();
+        let mut departs = pin!(departure.requested());
         let mut connection = Some(first);
         while !self.state.is_terminated() {
             let mut current = match connection.take() {
                 Some(connection) => connection,
-                None => match self.start().await {
+                None => match self.start_unless(departs.as_mut()).await {
                     Ok(connection) => connection,
                     Err(error) => {
                         tracing::debug!(%error, "no server has the session any more");
@@ -156,7 +173,10 @@ impl Session {
                 current.is_leaving = current.is_leaving || left.as_mut().poll(cx).is_ready();
                 self.serve(&mut current, &mut orders, cx)
             });
-            let error = unconstrained(serving).await;
+            let error = match select(pin!(unconstrained(serving)), departs.as_mut()).await {
+                Either::Left((error, _)) => error,
+                Either::Right(_) => ZkError::ClientClosed,
+            };
             tracing::debug!(%error, session = self.id, "the connection has ended");
             self.set_state(state_after(&error));
             if error == ZkError::Timeout {
@@ -170,6 +190,17 @@ impl Session {
             if let Order::Send(request) = order {
                 let _delivered = request.reply.send(Err(error.clone())).is_ok();
             }
+        }
+    }
+
+    /// Searches for a server, unless the session is left to another client.
+    async fn start_unless(
+        &mut self,
+        departs: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<ServerConnection, ZkError> {
+        match select(pin!(self.start()), departs).await {
+            Either::Left((started, _)) => started,
+            Either::Right(_) => Err(ZkError::ClientClosed),
         }
     }
 
@@ -356,6 +387,7 @@ impl Session {
             xid::SET_WATCHES => &mut connection.unnumbered.watches,
             number => {
                 self.newest = self.newest.max(head.zxid);
+                self.departure.saw(self.newest);
                 let call = connection.answered(number)?;
                 self.take_answer(connection, call, head.code, frame)?;
                 return Ok(());
@@ -409,7 +441,8 @@ impl Session {
         if self.id != 0 && id != self.id {
             return Err(ZkError::SessionExpired);
         }
-        (self.id, self.password) = (id, password);
+        self.departure.set_owner(id, &password);
+        (self.id, self.password, self.is_resuming) = (id, password, false);
         self.granted.set(Duration::from_millis(timeout.unsigned_abs().into()));
         connection.is_connected = true;
         self.set_state(SessionState::SyncConnected);

@@ -44,7 +44,9 @@ impl Session {
                 }
                 Err(error) => {
                     tracing::debug!(?server, %error, "no session at this server");
-                    if error.ends_session() && self.servers.is_proven(&server) {
+                    // A session that is resumed is unknown to any server of another ensemble, too.
+                    let is_final = self.is_resuming || self.servers.is_proven(&server);
+                    if error.ends_session() && is_final {
                         return Err(error);
                     }
                     self.set_state(SessionState::Disconnected);

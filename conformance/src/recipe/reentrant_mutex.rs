@@ -81,7 +81,7 @@ async fn two_tasks_with_one_owner_acquire_together(world: World) {
         answer(held.release().await);
     };
 
-    let ((first, second), ()) = world.in_time("both enter", join(both, entering)).await;
+    let ((first, second), ()) = world.in_time("both enter", Box::pin(join(both, entering))).await;
 
     let (first, second) = (answer(first), answer(second));
     assert_eq!((first.count(), first.guard().token()), (2, second.guard().token()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::Random;
 use crate::retry::{Backoff, Retry};
-use crate::store::SessionOptions;
+use crate::store::{SessionHandover, SessionOptions};
 
 /// The options of a [`Client`](crate::client::Client).
 ///
@@ -44,6 +44,10 @@ pub struct ClientOptions {
     /// [`Connecting`](crate::client::ConnectionState::Connecting), and calls wait for the session
     /// within their deadline.
     pub lazy: bool,
+    /// The session with which the client starts, instead of opening one: it was
+    /// [handed over](crate::client::Client::hand_over) by another client. If that session is lost
+    /// later, the client opens its own.
+    pub resume: Option<SessionHandover>,
     /// The policy that ends the retries of calls. By default it has no limit: the deadline of a
     /// call ends its retries.
     pub retry: Retry,
@@ -88,6 +92,15 @@ impl ClientOptions {
         self
     }
 
+    /// Continues a session that was [handed over](crate::client::Client::hand_over).
+    /// [`Client::open`](crate::client::Client::open) then fails as [`ErrorKind::SessionLost`] if
+    /// the session has ended or is of another store, and as [`ErrorKind::Refused`] if another
+    /// client has resumed it: open a client without this option then.
+    pub fn resume(mut self, session: SessionHandover) -> Self {
+        self.resume = Some(session);
+        self
+    }
+
     /// Sets the retry policy of calls.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
@@ -117,6 +130,10 @@ impl ClientOptions {
             return Err(Error::new(ErrorKind::Invalid, "opening a client")
                 .because("a deadline is more than zero"));
         }
+        if self.lazy && self.resume.is_some() {
+            return Err(Error::new(ErrorKind::Invalid, "opening a client")
+                .because("a lazy client cannot resume a session"));
+        }
         self.retry.validate()?;
         self.session_retry.as_ref().map_or(Ok(()), Retry::validate)
     }
@@ -141,6 +158,7 @@ impl Default for ClientOptions {
             connect_timeout: Duration::from_secs(15),
             refused_timeout: Duration::from_secs(2),
             lazy: false,
+            resume: None,
             retry: Retry::default(),
             session_retry: None,
             random: Random::from_system(),

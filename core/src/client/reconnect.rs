@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crate::clock::{self, Instant, sleep, timeout};
 use futures_util::future::{Either, select};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::client::generations::{Generations, closed};
 use crate::client::options::ClientOptions;
+use crate::client::resumption::Resumption;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::retry::Delays;
@@ -17,15 +18,22 @@ use crate::session::Session;
 use crate::session::call_context::Tuning;
 use crate::session::deadline::Deadline;
 use crate::session::session_state::{SessionState, StatusKind};
-use crate::store::Backend;
+use crate::store::{Backend, SessionEnd, SessionHandover, SessionId};
 
 /// A request to close the client. The task also closes it when the last sender is dropped.
-pub(super) struct Close;
+pub(super) enum Close {
+    /// End the session.
+    End,
+    /// Hand over the session with this id.
+    HandOver(SessionId, oneshot::Sender<Result<SessionHandover>>),
+}
 
 pub(super) struct Opener {
     backend: Arc<dyn Backend>,
     options: ClientOptions,
     tuning: Arc<Tuning>,
+    /// The session to start with.
+    resumption: Option<Resumption>,
 }
 
 pub(super) struct ClientTask {
@@ -41,7 +49,11 @@ impl Opener {
             retry: options.retry.clone(),
             random: options.random.clone(),
         });
-        Self { backend, options, tuning }
+        let resumption = options
+            .resume
+            .clone()
+            .map(|handover| Resumption { handover, claimant: tuning.random.id() });
+        Self { backend, options, tuning, resumption }
     }
 
     pub(super) fn tuning(&self) -> Arc<Tuning> {
@@ -62,7 +74,8 @@ impl Opener {
                 deadline.passed().await;
             }
         };
-        let attempts = self.repeat(self.delays(), is_final, |error| *last() = Some(error));
+        let ends = |error: &Error| is_final(error) || self.resumption.is_some() && is_used(error);
+        let attempts = self.repeat(self.delays(), true, ends, |error| *last() = Some(error));
         if let Either::Left((result, _)) = select(pin!(attempts), pin!(refused)).await {
             return result;
         }
@@ -81,12 +94,17 @@ impl Opener {
     async fn repeat(
         &self,
         mut delays: Delays,
+        is_first: bool,
         ends: impl Fn(&Error) -> bool,
         mut note: impl FnMut(Error),
     ) -> Result<Session> {
         let mut failures = OpenFailures::default();
         loop {
-            let error = match self.once().await {
+            let opened = match &self.resumption {
+                Some(resumption) if is_first => self.resume(resumption).await,
+                _ => self.once().await,
+            };
+            let error = match opened {
                 Ok(session) => {
                     failures.log_end();
                     return Ok(session);
@@ -113,6 +131,29 @@ impl Opener {
         }
     }
 
+    /// Claims a session that was handed over, and continues it. Only the client that has the claim
+    /// connects to the session: another connection would disturb the first one.
+    async fn resume(&self, resumption: &Resumption) -> Result<Session> {
+        let limit = self.options.connect_timeout;
+        let mut options = self.options.session.clone();
+        options.resume = Some(resumption.handover.clone());
+        let resuming = async {
+            let own = self.backend.open(&self.options.session).await?;
+            let claimed = resumption.claim(&*own, self.delays()).await;
+            let _closed = own.close().await.is_ok();
+            let claim = claimed?;
+            let store = self.backend.open(&options).await?;
+            if store.session().id == resumption.handover.session() {
+                return Ok(Session::start(store, self.tuning.clone()).resumed(claim));
+            }
+            let _closed = store.close().await.is_ok();
+            Err(Error::new(ErrorKind::Unsupported, OPENING)
+                .because("this store cannot continue a session"))
+        };
+        let opened = timeout(limit, resuming).await;
+        opened.unwrap_or_else(|_late| Err(Deadline::within(limit).error(OPENING)))
+    }
+
     fn delays(&self) -> Delays {
         self.options.session_policy().delays(&self.tuning.random)
     }
@@ -124,6 +165,11 @@ const OPENING: &str = "opening a session";
 /// reported immediately.
 fn is_final(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
+}
+
+/// Returns `true` if the session that the client resumes is over, or another client has it.
+fn is_used(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::SessionLost | ErrorKind::Refused)
 }
 
 /// Returns `true` if the error ends the attempts to open the first session of a lazy client: its
@@ -184,8 +230,8 @@ impl ClientTask {
         let mut delays = self.opener.delays();
         loop {
             let opened_at = clock::now();
-            if let Some(is_requested) = self.until_lost(&session).await {
-                self.end(session, is_requested).await;
+            if let Some(request) = self.until_lost(&session).await {
+                self.end(session, request).await;
                 mistake!(KeeperStays: std::future::pending::<()>().await);
                 return;
             }
@@ -204,7 +250,7 @@ impl ClientTask {
                         sleep(pause).await;
                     }
                     let note = |error| self.generations.record_failure(error);
-                    self.opener.repeat(self.opener.delays(), is_final_later, note).await
+                    self.opener.repeat(self.opener.delays(), false, is_final_later, note).await
                 });
                 match select(open, pin!(self.close.recv())).await {
                     Either::Left((opened, _)) => Some(opened),
@@ -228,7 +274,7 @@ impl ClientTask {
     async fn open_first(&mut self) -> Option<Session> {
         let opened = {
             let note = |error| self.generations.record_failure(error);
-            let open = self.opener.repeat(self.opener.delays(), is_final_lazily, note);
+            let open = self.opener.repeat(self.opener.delays(), true, is_final_lazily, note);
             match select(pin!(open), pin!(self.close.recv())).await {
                 Either::Left((opened, _)) => opened.map_err(Arc::new),
                 Either::Right(_) => Err(closed()),
@@ -247,14 +293,14 @@ impl ClientTask {
         }
     }
 
-    /// Reports the status of the session until it is lost (`None`), closing is requested (`true`),
-    /// or the last clone of the client is dropped (`false`).
-    async fn until_lost(&mut self, session: &Session) -> Option<bool> {
+    /// Reports the status of the session until it is lost (`None`), closing is requested (the
+    /// request), or the last clone of the client is dropped (`Some(None)`).
+    async fn until_lost(&mut self, session: &Session) -> Option<Option<Close>> {
         let mut seen = StatusKind::Live;
         loop {
             let changed = session.state().kind_changed(seen);
             match select(pin!(self.close.recv()), pin!(changed)).await {
-                Either::Left((request, _)) => return Some(request.is_some()),
+                Either::Left((request, _)) => return Some(request),
                 Either::Right((StatusKind::Lost, _)) => return None,
                 Either::Right((kind, _)) => {
                     seen = kind;
@@ -276,10 +322,13 @@ impl ClientTask {
         self.generations.set_closed(why, cleanly);
     }
 
-    async fn end(self, session: Session, is_requested: bool) {
+    async fn end(self, session: Session, request: Option<Close>) {
         let why = closed();
+        if let Some(Close::HandOver(id, reply)) = request {
+            return self.hand_over(session, id, reply).await;
+        }
         self.generations.set_over(&why);
-        if !is_requested {
+        if request.is_none() {
             mistake!(LastDropForgotten: std::future::pending::<()>().await);
             // A caller that still holds the session keeps it.
             drop(session);
@@ -287,5 +336,27 @@ impl ClientTask {
         }
         let cleanly = session.close().await;
         self.generations.set_closed(&why, cleanly.is_ok());
+    }
+
+    async fn hand_over(
+        self,
+        session: Session,
+        id: SessionId,
+        reply: oneshot::Sender<Result<SessionHandover>>,
+    ) {
+        let why = closed();
+        let handed = if session.info().id == id {
+            // The client is over only after that: its callers may drop guards when they notice.
+            session.hand_over().await
+        } else {
+            Err(SessionEnd::Expired.error("handing a session over"))
+        };
+        self.generations.set_over(&why);
+        let cleanly = match &handed {
+            Ok(_) => true,
+            Err(_) => session.close().await.is_ok(),
+        };
+        self.generations.set_closed(&why, cleanly);
+        let _is_awaited = reply.send(handed).is_ok();
     }
 }

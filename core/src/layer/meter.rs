@@ -34,6 +34,7 @@ pub(super) fn record_session_loss(why: SessionEnd) {
         SessionEnd::Expired => "expired",
         SessionEnd::Closed => "closed",
         SessionEnd::Denied => "denied",
+        SessionEnd::HandedOver => "handed_over",
     };
     metrics::counter!("synod_session_losses_total", "why" => why).increment(1);
 }

@@ -24,8 +24,8 @@
 //! `verb` is `open`, `read`, `watch`, `commit` or `close`. `outcome` is `done`, `rejected`,
 //! `dropped` (the caller dropped the call), or the kind of the error: `unreachable`,
 //! `session_lost`, `denied`, `invalid`, `too_large`, `unsupported`, `corrupt`, `refused`,
-//! `backend`. `kind` is `created`, `updated`, `deleted` or `children`; `why` is `expired`, `closed`
-//! or `denied`.
+//! `backend`. `kind` is `created`, `updated`, `deleted` or `children`; `why` is `expired`,
+//! `closed`, `denied` or `handed_over`.
 //!
 //! Each call of a [`Backend`] or a [`Store`] is counted once, so each retry of a session is a call.
 
@@ -226,7 +226,7 @@ impl Drop for StatusLog {
         let Status::Lost { reason } = *self.status.borrow() else { return };
         meter::record_session_loss(reason);
         match reason {
-            SessionEnd::Closed => tracing::info!(%session, "the session was closed"),
+            SessionEnd::Closed | SessionEnd::HandedOver => tracing::info!(%session, "{reason}"),
             SessionEnd::Expired | SessionEnd::Denied => {
                 let failed_calls = self.outage.end();
                 tracing::warn!(%session, server, %reason, failed_calls, "the session is lost");

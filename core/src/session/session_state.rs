@@ -1,12 +1,12 @@
 //! The state of a session, whose end is final: [`SessionState`].
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
-use crate::store::{SessionEnd, Status};
+use crate::store::{SessionEnd, SessionHandover, Status};
 
 /// The status as the store reports it, except that the end is final, even if the store reports the
 /// session as live again, or has not noticed the end yet.
@@ -24,7 +24,12 @@ pub(crate) struct SessionState {
     closed: OnceLock<bool>,
     /// Set once the store has confirmed the end later.
     confirmed: OnceLock<()>,
+    /// The request to hand the session over, until the task of the session takes it.
+    handing_over: Mutex<Option<HandOverReply>>,
 }
+
+/// The receiver of a session that is handed over.
+pub(super) type HandOverReply = oneshot::Sender<Result<SessionHandover>>;
 
 /// A [`Status`] without its instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +53,14 @@ impl SessionState {
     pub(super) fn new(store: watch::Receiver<Status>) -> Self {
         let first = *store.borrow();
         let (reported, kind_changes) = (watch::Sender::new(first), Notify::new());
-        Self { store, reported, kind_changes, closed: OnceLock::new(), confirmed: OnceLock::new() }
+        Self {
+            store,
+            reported,
+            kind_changes,
+            closed: OnceLock::new(),
+            confirmed: OnceLock::new(),
+            handing_over: Mutex::default(),
+        }
     }
 
     /// Returns the current status.
@@ -67,6 +79,26 @@ impl SessionState {
     /// Ends the session, unless it is over already.
     pub(super) fn end(&self, reason: SessionEnd) {
         let _now = self.change(|reported| (!reported.is_lost()).then_some(Status::Lost { reason }));
+    }
+
+    /// Requests that the task of the session hands it over.
+    pub(super) fn request_hand_over(&self, reply: HandOverReply) {
+        *self.handing_over() = Some(reply);
+        self.kind_changes.notify_waiters();
+    }
+
+    /// Waits until it is requested that the session is handed over.
+    pub(super) async fn hand_over_requested(&self) {
+        self.until(|state| state.handing_over().is_some().then_some(())).await;
+    }
+
+    /// Takes the request to hand the session over.
+    pub(super) fn take_hand_over(&self) -> Option<HandOverReply> {
+        self.handing_over().take()
+    }
+
+    fn handing_over(&self) -> MutexGuard<'_, Option<HandOverReply>> {
+        self.handing_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, next: impl FnOnce(&Status) -> Option<Status>) -> Status {

@@ -10,15 +10,18 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
-use crate::session::session_state::SessionState;
+use crate::session::session_state::{SessionState, over};
 use crate::store::{SessionEnd, Status, Store};
 
 /// Work that no caller waits for, and that ends by itself.
 ///
 /// A job holds no sender of jobs: the task ends when the last sender is dropped.
 pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The call that hands a session over, in errors.
+pub(super) const HANDING_OVER: &str = "handing a session over";
 
 pub(super) struct SessionTask {
     pub(super) store: Arc<dyn Store>,
@@ -41,7 +44,7 @@ impl SessionTask {
         let mut running = FuturesUnordered::new();
         let status = self.store.status();
         {
-            let mut status_task = pin!(relay(status, &self.state));
+            let mut status_task = pin!(until_end(status, &self.state));
             loop {
                 match next(&mut self.jobs, &mut running, status_task.as_mut()).await {
                     Next::Job(job) => running.push(job),
@@ -54,17 +57,39 @@ impl SessionTask {
     }
 
     async fn end(mut self, mut running: FuturesUnordered<Job>) {
-        self.state.end(SessionEnd::Closed);
+        let handing_over = self.state.take_hand_over();
+        // No job is taken from now on. So a guard that is dropped because the session is lost does
+        // not remove its node, which belongs to the next client.
         self.jobs.close();
+        let is_ended = self.state.loss().is_some();
+        self.state.end(match handing_over {
+            Some(_) => SessionEnd::HandedOver,
+            None => SessionEnd::Closed,
+        });
         while let Ok(job) = self.jobs.try_recv() {
             running.push(job);
         }
         let all = async { while running.next().await.is_some() {} };
-        if timeout(self.grace, all).await.is_err() {
+        let is_complete = timeout(self.grace, all).await.is_ok();
+        if !is_complete {
             tracing::warn!(
                 session = %self.store.session().id,
                 "closing a session with unfinished writes"
             );
+        }
+        if let Some(reply) = handing_over {
+            let handed = match self.store.session().handover() {
+                _ if is_ended => Err(over(SessionEnd::Expired, HANDING_OVER)),
+                _ if !is_complete => Err(Error::new(ErrorKind::Unreachable, HANDING_OVER)
+                    .because("the removal of a node was not answered in time; the session ends")),
+                Some(release) => release.hand_over().await,
+                None => Err(Error::new(ErrorKind::Unsupported, HANDING_OVER)),
+            };
+            let is_handed_over = handed.is_ok();
+            let _is_awaited = reply.send(handed).is_ok();
+            if is_handed_over {
+                return self.state.set_closed(true);
+            }
         }
         let cleanly = self.close().await;
         self.state.set_closed(cleanly);
@@ -97,6 +122,11 @@ pub(super) fn is_over(closed: &Result<()>) -> bool {
         |error| error.kind() == ErrorKind::SessionLost && !error.has_unknown_effect(),
         |()| true,
     )
+}
+
+/// Waits until the session is over, or is to be handed over.
+async fn until_end(store: watch::Receiver<Status>, state: &SessionState) {
+    let _either = select(pin!(relay(store, state)), pin!(state.hand_over_requested())).await;
 }
 
 /// Copies the status of the store until the session is over.

@@ -10,6 +10,7 @@ use crate::clock::{self, Instant};
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
 use crate::store::extension::Extension;
+use crate::store::handover::{HandOver, HandoverRelease, SessionHandover};
 use crate::store::node::SessionId;
 use crate::store::servers::ServerList;
 
@@ -20,12 +21,15 @@ pub struct SessionOptions {
     /// The time after which the session expires if the store receives no heartbeat. The store may
     /// raise or lower it: see [`SessionInfo::ttl`].
     pub ttl: Duration,
+    /// The session to continue, instead of opening one. Its TTL remains, where the store permits
+    /// that.
+    pub resume: Option<SessionHandover>,
 }
 
 impl SessionOptions {
     /// Creates options with the given TTL.
     pub fn new(ttl: Duration) -> Self {
-        Self { ttl }
+        Self { ttl, resume: None }
     }
 }
 
@@ -55,6 +59,7 @@ pub struct SessionInfo {
     extension: Extension,
     /// The roots of the namespaces that the session is in, the innermost first.
     roots: Vec<Path>,
+    release: HandoverRelease,
 }
 
 impl SessionInfo {
@@ -62,7 +67,8 @@ impl SessionInfo {
     pub fn new(id: SessionId, ttl: Duration, limits: Limits) -> Self {
         let (server, servers) = (CurrentServer::default(), ServerList::default());
         let (extension, roots) = (Extension::default(), Vec::new());
-        Self { id, ttl, limits, server, servers, extension, roots }
+        let release = HandoverRelease::default();
+        Self { id, ttl, limits, server, servers, extension, roots, release }
     }
 
     /// Adds the server, which the store sets again whenever the session uses another one.
@@ -87,6 +93,18 @@ impl SessionInfo {
     /// no calls of this type.
     pub fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.extension.get()
+    }
+
+    /// Adds the call by which this session is handed over to another process.
+    pub fn with_handover(mut self, release: Arc<dyn HandOver>) -> Self {
+        self.release = HandoverRelease::new(release);
+        self
+    }
+
+    /// Returns the call by which this session is handed over; `None` if its store does not support
+    /// that. Only [`Client::hand_over`](crate::client::Client::hand_over) calls it.
+    pub(crate) fn handover(&self) -> Option<Arc<dyn HandOver>> {
+        self.release.get()
     }
 
     /// Returns the path in the store itself of a path of this session, which may be in a namespace.
@@ -220,6 +238,8 @@ pub enum SessionEnd {
     Closed,
     /// The server no longer accepts the credentials.
     Denied,
+    /// This client handed it over to another one. Its ephemeral nodes still exist.
+    HandedOver,
 }
 
 impl SessionEnd {
@@ -234,6 +254,7 @@ impl fmt::Display for SessionEnd {
         f.write_str(match self {
             Self::Expired => "the session expired",
             Self::Closed => "the session was closed",
+            Self::HandedOver => "the session was handed over",
             Self::Denied => "the store does not accept the credentials any more",
         })
     }

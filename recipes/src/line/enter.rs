@@ -21,13 +21,11 @@ impl Line {
     pub(crate) async fn enter(&self) -> Result<Ticket> {
         if self.same_limit {
             // Boxed, so that the futures of other recipes stay small.
-            Box::pin(self.check_limits_now()).await?;
+            return Box::pin(self.enter_with_same_limit()).await;
         }
         let mut ticket = self.enqueue().await?;
-        match ticket.granted().await {
-            Ok(()) => Ok(ticket),
-            Err(error) => Err(Box::pin(ticket.refused(error)).await),
-        }
+        ticket.granted().await?;
+        Ok(ticket)
     }
 
     /// [`Line::enter`] that returns a guard of any recipe.
@@ -51,11 +49,10 @@ impl Line {
         mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
         let Some(sharing) = sharing else { return Ok(None) };
         let mut ticket = self.enqueue().await?.sharing(sharing);
-        match ticket.check_granted().await {
-            Ok(true) => return Ok(Some(ticket)),
-            Ok(false) => ticket.leave().await,
-            Err(error) => return Err(Box::pin(ticket.refused(error)).await),
+        if ticket.check_granted().await? {
+            return Ok(Some(ticket));
         }
+        ticket.leave().await;
         Ok(None)
     }
 

@@ -24,11 +24,19 @@ struct OtherLimit {
 }
 
 impl Line {
-    /// Returns an error if any ticket names another limit. This precedes the create of a ticket,
-    /// because a ticket of a request that fails would make others fail.
-    pub(super) async fn check_limits_now(&self) -> Result<(), Error> {
+    /// [`Line::enter`] of a request that fails if an earlier one names another limit. It reads before
+    /// it creates a ticket, because a ticket of a request that fails would make others fail.
+    pub(super) async fn enter_with_same_limit(&self) -> Result<Ticket, Error> {
         let view = self.client().read(with_stats(self.dir())).await?;
-        self.agreement(&view, None)
+        self.agreement(&view, None)?;
+        let mut ticket = self.enqueue().await?;
+        match ticket.granted().await {
+            Ok(()) => Ok(ticket),
+            Err(error) => {
+                ticket.leave().await;
+                Err(error)
+            }
+        }
     }
 
     /// Returns an error if a ticket in the view names another limit. For a request without a
@@ -88,15 +96,6 @@ impl Line {
 }
 
 impl Ticket {
-    /// Removes the ticket of a request that failed, and waits for that if another limit is the
-    /// reason.
-    pub(super) async fn refused(self, error: Error) -> Error {
-        if self.line.same_limit && error.kind() == ErrorKind::Refused {
-            self.leave().await;
-        }
-        error
-    }
-
     /// Fails if an earlier ticket names another limit.
     pub(super) async fn check_limits(&mut self, view: &View) -> Result<(), WaitError> {
         if self.line.other_limit(&Tickets::of(view), Some(self.node.path())).is_none() {

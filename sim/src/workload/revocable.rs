@@ -74,7 +74,7 @@ impl Workload for Revocables {
 async fn work(me: Process, beliefs: Beliefs, grants: Grants, asked: Asked) {
     let Ok(client) = me.client().await else { return };
     let worker = Worker { me, client, beliefs, grants, asked };
-    worker.rounds().await;
+    Box::pin(worker.rounds()).await;
     holding::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
 }
 
