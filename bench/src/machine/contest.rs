@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::job::{JOBS, Job, RIVALS, Rival, number};
 use super::lap::clock;
 use super::recipes::url;
-use super::{JOBS, Job, RIVALS, Rival, number};
 use crate::crowd::Crowd;
 use crate::racer::Failure;
 #[cfg(feature = "servers")]

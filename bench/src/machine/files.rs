@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 
+use super::job::{Rival, add_one};
 use super::lap::{Lap, timed};
-use super::{Rival, add_one};
 use crate::racer::Failure;
 
 /// A lock of a file. Nobody is served in order.

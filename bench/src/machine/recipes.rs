@@ -12,9 +12,9 @@ use synod::{Client, ClientWatch, Query, path};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
+use super::job::{Job, Rival, add_one};
 use super::lap::{Lap, clock};
 use super::sqlite::PAUSE;
-use super::{Job, Rival, add_one};
 use crate::crowd::Crowd;
 use crate::racer::Failure;
 

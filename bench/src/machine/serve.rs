@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::files::FileLock;
+use super::job::{Job, Rival};
 use super::lap::{Lap, clock};
 use super::recipes::Recipes;
 use super::sqlite::Table;
-use super::{Job, Rival};
 use crate::racer::Failure;
 
 /// Does the work of process number `index`, as its standard input says: a number of milliseconds.

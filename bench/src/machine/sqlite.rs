@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
+use super::job::{Job, add_one};
 use super::lap::{Lap, clock, timed};
-use super::{Job, add_one};
 use crate::racer::Failure;
 
 /// The pause between two polls.
