@@ -8,6 +8,8 @@ pub mod bare;
 #[cfg(feature = "servers")]
 pub mod contest;
 pub mod crowd;
+#[cfg(feature = "machine")]
+pub mod machine;
 pub mod noise;
 pub mod ours;
 pub mod plan;
