@@ -107,8 +107,8 @@ async fn two_remove_one_tree_and_a_third_adds_to_it() {
     make(0).await;
     let root = path("/t");
     let (one, other, ()) = futures_util::future::join3(
-        delete::tree(&common, &root),
-        delete::tree(&common, &root),
+        Box::pin(delete::tree(&common, &root)),
+        Box::pin(delete::tree(&common, &root)),
         make(1_000),
     )
     .await;
@@ -185,8 +185,8 @@ async fn a_barrier_is_set_waited_for_and_lifted() {
         other => panic!("{other:?}"),
     }
     let (waited, lifted) = futures_util::future::join(
-        run(BarrierAction::Wait { timeout: None }),
-        run(BarrierAction::Lift),
+        Box::pin(run(BarrierAction::Wait { timeout: None })),
+        Box::pin(run(BarrierAction::Lift)),
     )
     .await;
     waited.and(lifted).expect("it is lifted");

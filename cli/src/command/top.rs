@@ -44,11 +44,8 @@ async fn show(
         if every.is_some() && !common.json && io::stdout().is_terminal() {
             output::bytes(CLEAR)?;
         }
-        if common.json {
-            board.print_json()?
-        } else {
-            board.print(path)?
-        }
+        let printed = if common.json { board.print_json() } else { board.print(path) };
+        printed?;
         if board.is_cut {
             output::warning(&format!(
                 "{limit} nodes were searched, and there are more; say --limit N for more of them"
