@@ -16,9 +16,9 @@ use crate::world::World;
 
 cases![
     "L-X-7 L-MW-7" catches [EventDropped] => many_waits_of_a_client_share_their_requests,
-    "L-X-7 L-MW-7" catches [EventDropped] => many_waits_for_one_task_are_answered_by_one_read,
+    "L-X-7 L-MW-7" catches [WatchMissesUpdate] => many_waits_for_one_task_are_answered_by_one_read,
     "L-MW-7" needs [Expiry] breaks [ResyncSwallowed] => many_waits_outlast_the_session_of_their_client,
-    "L-MW-7 L-X-1" catches [EventDropped] => each_of_many_waits_has_the_end_of_its_own_task,
+    "L-MW-7 L-X-1" catches [WatchMissesUpdate] => each_of_many_waits_has_the_end_of_its_own_task,
 ];
 
 /// The number of waits of a client that have a watch each.
