@@ -324,10 +324,10 @@ mod tests {
             own_directory(state.map(OsString::from), home.map(OsString::from))
         };
         let table = [
-            (Some("/state"), Some("/home/ann"), "/state/synod"),
+            (Some("/state"), Some("/h/ann"), "/state/synod"),
             (Some("/state//own/"), None, "/state/own/synod"),
-            (None, Some("/home/ann"), "/home/ann/.local/state/synod"),
-            (Some(""), Some("/home/ann/"), "/home/ann/.local/state/synod"),
+            (None, Some("/h/ann"), "/h/ann/.local/state/synod"),
+            (Some(""), Some("/h/ann/"), "/h/ann/.local/state/synod"),
             (Some("relative"), Some("/"), "/.local/state/synod"),
         ];
         for (state, home, directory) in table {

@@ -16,7 +16,8 @@ use synod_core::store::SessionId;
 
 use crate::fault::Fault;
 use crate::job::Call;
-use crate::seat::{self, DeadSeat, SeatId};
+use crate::seat::{self, DeadSeat};
+use crate::seat_id::SeatId;
 use crate::sessions::{self, Reason};
 use crate::shared::Shared;
 use crate::writing::Writing;

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use synod_core::path::Path;
 use synod_core::store::{Query, Scope};
 
-use crate::seat::SeatId;
+use crate::seat_id::SeatId;
 
 /// The size of a filter in bytes.
 pub(crate) const SIZE: usize = 512;

@@ -62,9 +62,9 @@ pub(crate) fn run(shared: &Shared, db: &Connection) {
     }
 }
 
-/// Ends the sessions of this seat that nobody has: a commit that failed may be found later, and with
-/// it the session that it opened. One that is just being opened is unknown for a moment, and not by
-/// two heartbeats.
+/// Ends the sessions of this seat that nobody has: a commit that failed may be found later, and
+/// with it the session that it opened. One that is just being opened is unknown for a moment, and
+/// not by two heartbeats.
 fn end_unknown(shared: &Shared, alive: &[SessionId], before: &mut Vec<SessionId>) {
     let unknown = alive.iter().copied().filter(|id| !shared.has_session(*id));
     let (twice, once) = unknown.partition::<Vec<_>, _>(|id| before.contains(id));

@@ -60,6 +60,7 @@ mod query;
 mod queue;
 mod report;
 mod seat;
+mod seat_id;
 mod sessions;
 mod shared;
 mod store;

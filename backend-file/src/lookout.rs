@@ -18,7 +18,7 @@ use crate::changes::{self, Entry, News};
 use crate::fault::Fault;
 use crate::meta::Meta;
 use crate::peers::Other;
-use crate::seat::SeatId;
+use crate::seat_id::SeatId;
 use crate::shared::Shared;
 use crate::tree::Tree;
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use synod_core::clock::Instant;
 
 use crate::filter::Probes;
-use crate::seat::{self, Peer, SeatId};
+use crate::seat::{self, Peer};
+use crate::seat_id::SeatId;
 
 /// The other seats, as of a number of seats that were added and removed.
 #[derive(Debug, Default)]

@@ -16,7 +16,8 @@ use crate::database::{DATABASE, check_format, damage, open_reader};
 use crate::fault::Fault;
 use crate::meta::Meta;
 use crate::place::{file_system, lock_holder};
-use crate::seat::{self, SeatId};
+use crate::seat;
+use crate::seat_id::SeatId;
 use crate::sessions;
 
 /// The call of all errors of this module.
@@ -52,7 +53,7 @@ pub struct FileReport {
     pub processes: Vec<FileProcess>,
     /// The last sessions that have ended, the oldest first.
     pub ended: Vec<FileSessionEnd>,
-    /// What is wrong, with what to do. Empty for a store in order.
+    /// The problems, each with what to do. Empty for a store in order.
     pub problems: Vec<String>,
 }
 
@@ -76,11 +77,11 @@ pub struct FileProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileProcessState {
-    /// It runs, or a child of it does.
+    /// Runs, or a child of it does.
     Runs,
-    /// It is stopped, as by `SIGSTOP`: its sessions end after their time to live.
+    /// Stopped, as by `SIGSTOP`: its sessions end after their time to live.
     Stopped,
-    /// It has ended. The next process that notices ends its sessions.
+    /// Has ended. The next process that notices ends its sessions.
     Ended,
 }
 

@@ -15,7 +15,6 @@
 //! of a forked child is the same lock, and closing is enough.
 
 use std::ffi::{CStr, CString};
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -25,10 +24,7 @@ use rustix::io::Errno;
 use crate::filter::{self, FilterBits};
 use crate::owner::Owner;
 use crate::place::{flock, is_linked};
-
-/// The number of a seat. No two handles have the same.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SeatId(u64);
+use crate::seat_id::SeatId;
 
 /// The seat of this handle. Dropping it is what the death of its process is.
 #[derive(Debug)]
@@ -67,26 +63,6 @@ const FILE: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 const FILTER_AT: u64 = 8;
 
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
-
-impl SeatId {
-    pub(crate) const fn new(number: u64) -> Self {
-        Self(number)
-    }
-
-    fn file(self, part: &str) -> CString {
-        CString::new(format!("{self}.{part}")).unwrap_or_default()
-    }
-
-    /// Reads the id that `Display` shows.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let number = u64::from_str_radix(text, 16).ok()?;
-        (text.len() == 16).then_some(Self(number))
-    }
-
-    fn of_lock_file(name: &CStr) -> Option<Self> {
-        Self::parse(name.to_str().ok()?.strip_suffix(".lock")?)
-    }
-}
 
 /// Returns the seats in the directory, dead ones too.
 pub(crate) fn list(seats: BorrowedFd<'_>) -> io::Result<Vec<SeatId>> {
@@ -313,16 +289,4 @@ fn read_stamp(file: impl AsFd) -> io::Result<u64> {
     // A seat that has no heartbeat yet has an empty file, which counts as zero.
     let _read = rustix::io::pread(file, &mut bytes, 0)?;
     Ok(u64::from_le_bytes(bytes))
-}
-
-impl fmt::Display for SeatId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl fmt::Debug for SeatId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SeatId({self})")
-    }
 }

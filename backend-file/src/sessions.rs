@@ -8,7 +8,7 @@ use synod_core::store::SessionId;
 
 use crate::fault::Fault;
 use crate::machine::Machine;
-use crate::seat::SeatId;
+use crate::seat_id::SeatId;
 
 /// A session to add.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::meta::Meta;
 use crate::place::Place;
 use crate::query::answer;
-use crate::seat::SeatId;
+use crate::seat_id::SeatId;
 use crate::sessions::{self, NewSession, Reason};
 use crate::tree::{Lease, NewNode, Tree};
 

@@ -18,6 +18,7 @@ pub(crate) mod acl;
 mod changes;
 #[cfg(unix)]
 pub(crate) mod consume;
+mod contenders_shown;
 pub(crate) mod cp;
 pub(crate) mod create;
 pub(crate) mod crew;

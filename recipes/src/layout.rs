@@ -37,7 +37,7 @@ pub mod crew {
     /// The directory of the tasks.
     pub const TASKS: &str = "tasks";
     /// The directory of the waiting tasks.
-    pub const TODO: &str = "todo";
+    pub const UNASSIGNED: &str = "todo";
     /// The directory of the assigned tasks, by worker.
     pub const ASSIGNED: &str = "assigned";
     /// The directory of the finished tasks.
@@ -47,7 +47,8 @@ pub mod crew {
     /// The node that says whether the crew is paused.
     pub const SWITCH: &str = "switch";
     /// All nodes of a crew.
-    pub const ALL: [&str; 8] = [MASTER, WORKERS, TASKS, TODO, ASSIGNED, DONE, ATTEMPTS, SWITCH];
+    pub const ALL: [&str; 8] =
+        [MASTER, WORKERS, TASKS, UNASSIGNED, ASSIGNED, DONE, ATTEMPTS, SWITCH];
 }
 
 /// The nodes of a [`Schedule`](crate::schedule::Schedule).

@@ -1,4 +1,4 @@
-//! What other programs keep in a store is recognised, on real servers.
+//! Recipes of other programs are recognised, on real servers.
 
 use synod::lock::Mutex;
 use synod::{Client, Path};
@@ -12,20 +12,20 @@ use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, stand};
 
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 5] = [
-    ("a_lock_is_recognised", &[Kind::Curator, Kind::Kazoo, Kind::Etcdctl], |kind, path| {
-        Box::pin(a_lock_is_recognised(kind, path))
+    ("locks_are_recognised", &[Kind::Curator, Kind::Kazoo, Kind::Etcdctl], |kind, path| {
+        Box::pin(locks_are_recognised(kind, path))
     }),
-    ("an_election_is_recognised", &[Kind::Curator], |kind, path| {
-        Box::pin(an_election_is_recognised(kind, path))
+    ("elections_are_recognised", &[Kind::Curator], |kind, path| {
+        Box::pin(elections_are_recognised(kind, path))
     }),
-    ("a_semaphore_is_recognised", &[Kind::Curator], |kind, path| {
-        Box::pin(a_semaphore_is_recognised(kind, path))
+    ("semaphores_are_recognised", &[Kind::Curator], |kind, path| {
+        Box::pin(semaphores_are_recognised(kind, path))
     }),
     ("queues_are_recognised", &[Kind::Curator, Kind::Kazoo], |kind, path| {
         Box::pin(queues_are_recognised(kind, path))
     }),
-    ("a_group_is_recognised", &[Kind::Curator, Kind::Kazoo], |kind, path| {
-        Box::pin(a_group_is_recognised(kind, path))
+    ("groups_are_recognised", &[Kind::Curator, Kind::Kazoo], |kind, path| {
+        Box::pin(groups_are_recognised(kind, path))
     }),
 ];
 
@@ -48,7 +48,7 @@ fn below(path: &Path, name: &str) -> Path {
     path.join(name).expect("short")
 }
 
-async fn a_lock_is_recognised(kind: Kind, path: Path) {
+async fn locks_are_recognised(kind: Kind, path: Path) {
     let client = kind.client().await;
     let dir = below(&path, "lock");
     let mut theirs = kind.asks(&dir).await;
@@ -69,7 +69,7 @@ async fn a_lock_is_recognised(kind: Kind, path: Path) {
     kind.release(&mut theirs);
 }
 
-async fn an_election_is_recognised(kind: Kind, path: Path) {
+async fn elections_are_recognised(kind: Kind, path: Path) {
     let client = kind.client().await;
     let mut theirs = Peer::curator(&kind.server()).await;
     theirs.write_line(&format!("latch {path}/latch theirs"));
@@ -80,7 +80,7 @@ async fn an_election_is_recognised(kind: Kind, path: Path) {
     theirs.write_line("leave");
 }
 
-async fn a_semaphore_is_recognised(kind: Kind, path: Path) {
+async fn semaphores_are_recognised(kind: Kind, path: Path) {
     let client = kind.client().await;
     let mut theirs = Peer::curator(&kind.server()).await;
     theirs.write_line(&format!("permit {path}/permits 2"));
@@ -122,7 +122,7 @@ async fn queues_are_recognised(kind: Kind, path: Path) {
     }
 }
 
-async fn a_group_is_recognised(kind: Kind, path: Path) {
+async fn groups_are_recognised(kind: Kind, path: Path) {
     let client = kind.client().await;
     let dir = below(&path, "group");
     let mut theirs = match kind {

@@ -21,7 +21,7 @@ pub struct Trouble {
     pub rule: Rule,
     /// The path of the recipe.
     pub path: Path,
-    /// What is wrong, in a sentence.
+    /// The description of the trouble, in a sentence.
     pub text: String,
     /// A command of `synod` that shows more or helps, without the store.
     pub command: String,

@@ -10,7 +10,7 @@ use synod::schedule::ScheduleState;
 use synod_view::item::{Contest, Item, ItemState};
 use synod_view::recognition::Certainty;
 
-use crate::command::inspect;
+use crate::command::contenders_shown as contenders;
 use crate::output;
 
 /// The summary of an item, in one line.
@@ -18,7 +18,7 @@ pub(super) fn summary(item: &Item) -> String {
     let likely = if item.certainty == Certainty::Likely { "likely " } else { "" };
     match &item.state {
         // The name of a ticket says what it is.
-        ItemState::Contenders(_, contenders) => inspect::summary(contenders),
+        ItemState::Contenders(_, contenders) => contenders::summary(contenders),
         ItemState::Queue { stats, .. } => format!("{likely}queue, {}", queue(stats)),
         ItemState::Crew { snapshot, masters } => {
             let master = if masters.is_empty() { ", no master" } else { "" };
@@ -26,7 +26,7 @@ pub(super) fn summary(item: &Item) -> String {
         }
         ItemState::Schedule { state, leaders } => {
             let leader = if leaders.is_empty() { ", nobody runs it" } else { "" };
-            let next = state.next.and_then(inspect::date).unwrap_or_else(|| "-".to_owned());
+            let next = state.next.and_then(contenders::date).unwrap_or_else(|| "-".to_owned());
             format!("{likely}schedule, next {next}{leader}")
         }
         ItemState::Partition(holders) => {
@@ -72,7 +72,7 @@ fn queue(stats: &QueueStats) -> String {
         (stats.claimed, "claimed"),
         (stats.dead, "dead"),
     ]);
-    match stats.oldest.and_then(inspect::date) {
+    match stats.oldest.and_then(contenders::date) {
         Some(oldest) => format!("{counts}, the oldest since {oldest}"),
         None => counts,
     }
@@ -103,24 +103,24 @@ fn tasks(snapshot: &CrewSnapshot) -> [usize; 3] {
 pub(super) fn text(item: &Item) -> String {
     let head = format!("{}: {}", item.path, summary(item));
     let rows: Vec<String> = match &item.state {
-        ItemState::Contenders(_, contenders) => return inspect::text_of(&item.path, contenders),
+        ItemState::Contenders(_, contenders) => return contenders::text_of(&item.path, contenders),
         ItemState::Queue { claims, .. } => claims
             .iter()
             .map(|(session, claimed)| format!("claims {claimed}  session {session}"))
             .collect(),
         ItemState::Crew { snapshot, masters } => {
-            let masters = inspect::rows(masters);
+            let masters = contenders::rows(masters);
             masters.into_iter().chain(workers(snapshot)).collect()
         }
         ItemState::Schedule { state, leaders } => {
-            let mut rows = inspect::rows(leaders);
+            let mut rows = contenders::rows(leaders);
             rows.extend(state.last.as_ref().map(|last| {
                 let ended = match (last.ended, &last.failure) {
                     (None, _) => "has not ended".to_owned(),
                     (Some(_), None) => "done".to_owned(),
                     (Some(_), Some(why)) => format!("failed: {}", why.escape_debug()),
                 };
-                let due = inspect::date(last.due).unwrap_or_else(|| "?".to_owned());
+                let due = contenders::date(last.due).unwrap_or_else(|| "?".to_owned());
                 format!("last {due}  by {}  {ended}", last.by.escape_debug())
             }));
             rows
@@ -183,7 +183,7 @@ pub(super) fn objects(item: &Item) -> Vec<Value> {
         vec![object]
     };
     let contenders = |all: &[synod::lock::Contender]| -> Vec<Value> {
-        all.iter().map(|one| inspect::object(&item.path, one)).collect()
+        all.iter().map(|one| contenders::object(&item.path, one)).collect()
     };
     match &item.state {
         ItemState::Contenders(contest, all) => {
@@ -283,5 +283,5 @@ fn last_object(state: &ScheduleState) -> Option<Value> {
 }
 
 fn date(date: Option<SystemTime>) -> Option<String> {
-    date.and_then(inspect::date)
+    date.and_then(contenders::date)
 }

@@ -73,7 +73,7 @@ impl CrewPaths {
             master: crew.join(layout::MASTER)?,
             workers: crew.join(layout::WORKERS)?,
             tasks: crew.join(layout::TASKS)?,
-            todo: crew.join(layout::TODO)?,
+            todo: crew.join(layout::UNASSIGNED)?,
             assigned: crew.join(layout::ASSIGNED)?,
             done: crew.join(layout::DONE)?,
             attempts: crew.join(layout::ATTEMPTS)?,
