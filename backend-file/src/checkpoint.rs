@@ -18,6 +18,9 @@ const FEW: u64 = 1_000;
 /// The number of pages in the file from which it is copied in the turn: 64 MiB.
 const MANY: u64 = 16_384;
 
+/// The number of pages in the file from which a writer copies it: 96 MiB.
+const MAX: u64 = 24_576;
+
 /// The pages of the file.
 #[derive(Clone, Copy, Debug)]
 struct Pages {
@@ -48,6 +51,21 @@ fn copy(shared: &Shared, db: &Connection) -> Result<(), Fault> {
         checkpoint(db, "PASSIVE")?;
     }
     Ok(())
+}
+
+/// Copies a file that the thread did not keep short, in the turn: it may be slower than the writers.
+/// Call it outside the turn, while this process writes nothing.
+pub(crate) fn limit(shared: &Shared, db: &Connection) {
+    let copied = checkpoint(db, "NOOP").and_then(|pages| {
+        if pages.left() < MAX {
+            return Ok(());
+        }
+        let _turn = shared.place.take_turn()?;
+        checkpoint(db, "PASSIVE").map(drop)
+    });
+    if let Err(fault) = copied {
+        tracing::warn!("no checkpoint: {}", fault.to_error("the checkpoint"));
+    }
 }
 
 /// Copies a long file before a store is opened, for programs that run too shortly for the thread.

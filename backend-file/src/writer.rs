@@ -38,6 +38,7 @@ pub(crate) fn run(shared: &Shared, mut db: Connection) {
         batches = batches.wrapping_add(1);
         if batches.is_multiple_of(checkpoint::BATCHES) {
             shared.checkpoints.push(());
+            checkpoint::limit(shared, &db);
         }
     }
 }

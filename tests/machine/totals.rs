@@ -119,7 +119,6 @@ async fn verify(client: &Client, team: &Team) {
     let limit = answered + reported("unanswered") + u64::try_from(team.over.len()).expect("few");
     let counter = u64::try_from(counter).expect("not negative");
     assert!((answered..=limit).contains(&counter), "{counter}, and not {answered} to {limit}");
-    assert!(reported("lost") > 0, "a process that was stopped for longer has lost its session");
 }
 
 /// The processes.

@@ -105,12 +105,33 @@ impl Contest {
     }
 }
 
+impl ItemState {
+    /// Returns `true` if nobody uses the recipe, and nothing is left to be done. Its directories may
+    /// stay for a while, and look like those of another program.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Queue { stats, .. } => {
+                stats.ready + stats.delayed + stats.claimed + stats.dead == 0
+            }
+            Self::Crew { snapshot, masters } => {
+                let CrewSnapshot { paused, workers, tasks, .. } = snapshot;
+                !paused && workers.is_empty() && tasks.is_empty() && masters.is_empty()
+            }
+            Self::Partition(holders) => holders.is_empty(),
+            Self::CountDown(count) | Self::OtherQueue(_, count) => *count == 0,
+            Self::DoubleBarrier { members, .. } => *members == 0,
+            _ => false,
+        }
+    }
+}
+
 impl Item {
     pub(crate) fn new(path: Path, certainty: Certainty, state: ItemState) -> Self {
         Self { path, certainty, state }
     }
 
-    /// Reads the recipe that was recognised at a path. `None` if it is not there, or not any more.
+    /// Reads the recipe that was recognised at a path. `None` if it is not there, or if nobody uses
+    /// it and nothing is left in it.
     ///
     /// # Errors
     ///
@@ -130,7 +151,7 @@ impl Item {
             Err(error) if error.kind() == ErrorKind::Denied => Some(ItemState::Denied(error)),
             // The nodes belong to another program that uses the same names.
             Err(error) if error.kind() == ErrorKind::Corrupt => None,
-            state => state?,
+            state => state?.filter(|state| !state.is_empty()),
         };
         let certainty = match &state {
             // The record was read, and it is one.

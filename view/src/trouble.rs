@@ -63,11 +63,11 @@ pub enum Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Thresholds {
-    /// How long a contender may wait: ten minutes by default.
+    /// The time for which a contender may wait: ten minutes by default.
     pub waits: Duration,
-    /// How long an item of a queue may wait: ten minutes by default.
+    /// The time for which an item of a queue may wait: ten minutes by default.
     pub queued: Duration,
-    /// How late a schedule may be: one minute by default.
+    /// The delay that a schedule may have: one minute by default.
     pub late: Duration,
 }
 

@@ -13,8 +13,8 @@ const AT_ONCE: usize = 32;
 
 /// The nodes of a subtree: each before the nodes below it, siblings by name.
 ///
-/// It holds the names of each directory between the root and the current node, and the data of up
-/// to [`AT_ONCE`] siblings in each. The nodes are read at different times, but none is older than
+/// It holds the names of each directory between the root and the current node, and the data of
+/// some siblings in each. The nodes are read at different times, but none is older than
 /// the start of the walk.
 #[derive(Debug)]
 pub struct Walk {

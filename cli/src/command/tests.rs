@@ -38,7 +38,7 @@ fn new(at: &str, data: &str) -> Create {
 fn refused(done: Result<(), Failure>) -> String {
     match done.expect_err("it is to be refused") {
         Failure::Store(error) => error.to_string(),
-        Failure::Plain(text) | Failure::NotThere(text) => text,
+        Failure::Plain(text) | Failure::NotThere(text) | Failure::Exit(_, Some(text)) => text,
         other => panic!("{other:?}"),
     }
 }

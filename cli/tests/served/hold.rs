@@ -390,7 +390,7 @@ fn locks_below_a_path_are_found(on: &Server) {
     waits.ends_with(0);
     assert_eq!(on.code(&["delete", "--recursive", "/team/mails"]), Some(0));
     let free = text(&on.output(&["inspect", "/team"]).stdout);
-    assert_eq!(free, "/team: free");
+    assert!(free.starts_with("/team: free"), "{free}");
     if let Server::ZooKeeper(_) = on {
         let kazoo = "/team/kazoo/0af3__lock__0000000007";
         let mut held = Running::start(&mut on.synod(&["create", "--ephemeral", kazoo, "them"]));
