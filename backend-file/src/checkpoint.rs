@@ -53,8 +53,8 @@ fn copy(shared: &Shared, db: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Copies a file that the thread did not keep short, in the turn: it may be slower than the writers.
-/// Call it outside the turn, while this process writes nothing.
+/// Copies a file that the thread did not keep short, in the turn: the thread may be slower than the
+/// writers. Call it outside the turn, while this process writes nothing.
 pub(crate) fn limit(shared: &Shared, db: &Connection) {
     let copied = checkpoint(db, "NOOP").and_then(|pages| {
         if pages.left() < MAX {

@@ -106,8 +106,8 @@ impl Contest {
 }
 
 impl ItemState {
-    /// Returns `true` if nobody uses the recipe, and nothing is left to be done. Its directories may
-    /// stay for a while, and look like those of another program.
+    /// Returns `true` if nobody uses the recipe, and nothing is left to be done. Its directories
+    /// may stay for a while, and look like those of another program.
     fn is_empty(&self) -> bool {
         match self {
             Self::Queue { stats, .. } => {
